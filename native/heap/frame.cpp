@@ -137,8 +137,7 @@ class Frame::Checker {
     auto act = steering_->acts.begin();
     for (size_t number = 0; number < frame_.requests_.groups.size(); ++number) {
       const Group& group = frame_.requests_.groups[number];
-      for (const auto& [address, block] : held_) allocator_.Free(block);
-      held_.clear();
+      if (!group.steers) GiveAll();
       for (int64_t i = 0; i < group.items; ++i) {
         if (i == group.frees) {
           OOC_ASSIGN(const bool agrees, DoActs(static_cast<int64_t>(number), &act));
@@ -147,15 +146,23 @@ class Frame::Checker {
         OOC_TRY(walk->Do(*item++));
       }
     }
+    GiveAll();
     return true;
+  }
+
+  void GiveAll() {
+    for (const auto& [address, block] : held_) allocator_.Free(block);
+    held_.clear();
   }
 
   Result<bool> DoActs(int64_t group, std::vector<Act>::iterator* act) {
     for (; *act != steering_->acts.end() && (*act)->group == group; ++*act) {
       const int64_t address = (*act)->address;
       if ((*act)->bytes == 0) {
-        allocator_.Free(held_.at(address));
-        held_.erase(address);
+        const auto one = held_.find(address);
+        if (one == held_.end()) return false;
+        allocator_.Free(one->second);
+        held_.erase(one);
         continue;
       }
       OOC_ASSIGN(Block* const block, allocator_.Allocate((*act)->bytes));

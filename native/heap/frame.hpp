@@ -5,23 +5,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "heap/acts.hpp"
 #include "heap/arena.hpp"
 #include "heap/lives.hpp"
 #include "heap/requests.hpp"
 
 namespace oocdnn::heap {
 
-// An allocation that the runtime makes to steer the allocator, or its release.
-struct Act {
-  int64_t group = 0;  // in which it does that, after the group's leading ends
-  int64_t address = 0;
-  int64_t bytes = 0;  // 0: it is given back
-};
-
 struct Steering {
   int64_t end = 0;        // address up to which everything is mapped before the first step
   int64_t reserved = 0;   // most bytes taken from the driver
-  std::vector<Act> acts;  // in order; what is not given back there is in the next group that acts
+  std::vector<Act> acts;  // in order; what no act gives back is at the end of the step
 };
 
 class Frame {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "heap/acts.hpp"
 #include "heap/arena.hpp"
 #include "heap/placement.hpp"
 
@@ -54,7 +55,7 @@ class Search {
   Interval RandomHole(Interval clear);
   Outcome Try(const Part& part, const std::vector<Interval>* holes);
   [[nodiscard]] int64_t ConflictsOf(const Life& life, int64_t address, int32_t next) const;
-  void AddActs(int64_t group, const Outcome& outcome, std::vector<Act>* acts) const;
+  [[nodiscard]] Steered SteeredOf(const Part& part, Divided divided) const;
 
   const Frame& frame_;
   const Lives& lives_;
@@ -86,20 +87,24 @@ Search::Search(const Frame& frame, uint64_t seed, Deadline* deadline)
 
 bool Search::Run(std::vector<Act>* acts) {
   if (!Place(0, kOrders)) return false;
-  const std::vector<Part>& parts = lives_.parts();
-  for (size_t number = 0; number < parts.size(); ++number) {
-    const Part& part = parts[number];
+  const Arena begin = arena_;
+  std::vector<Steered> steered;
+  for (const Part& part : lives_.parts()) {
     for (const Interval& one : taken_) arena_.Give(one);
     taken_.clear();
     for (const int32_t life : part.frees) arena_.Give(IntervalOf(life));
-    if (part.events.empty()) continue;
+    if (part.events.empty()) {
+      steered.push_back(SteeredOf(part, {}));
+      continue;
+    }
     std::optional<Outcome> outcome = Best(part);
     if (!outcome) return false;
     Settle(*outcome, true);
-    if (!outcome->taken.empty()) AddActs(static_cast<int64_t>(number), *outcome, acts);
     arena_ = std::move(outcome->arena);
-    taken_ = std::move(outcome->taken);
+    taken_ = outcome->taken;
+    steered.push_back(SteeredOf(part, {std::move(outcome->opened), std::move(outcome->taken)}));
   }
+  *acts = ActsOf(steered, begin, ranges_, frame_.least());
   return true;
 }
 
@@ -268,37 +273,14 @@ int64_t Search::ConflictsOf(const Life& life, int64_t address, int32_t next) con
   return conflicts;
 }
 
-// Takes all free intervals, the largest first, which no other can be taken for; then of those with
-// holes everything again in parts.
-void Search::AddActs(int64_t group, const Outcome& outcome, std::vector<Act>* acts) const {
-  std::vector<Interval> whole = Within(arena_.free(), ranges_);
-  std::erase_if(whole, [&](const Interval& one) { return one.bytes <= frame_.least(); });
-  std::stable_sort(whole.begin(), whole.end(), [](const Interval& a, const Interval& b) {
-    return std::pair(-a.bytes, a.address) < std::pair(-b.bytes, b.address);
-  });
-  for (const Interval& one : whole) acts->push_back({group, one.address, one.bytes});
-  std::vector<Interval> gaps;
-  for (const Interval& one : whole) {
-    const auto& taken = outcome.taken;
-    if (std::find(taken.begin(), taken.end(), one) != taken.end()) continue;
-    acts->push_back({group, one.address, 0});
-    std::vector<std::pair<Interval, bool>> parts;  // true: a hole
-    for (const Interval& part : taken) {
-      if (one.address <= part.address && part.address < one.end()) parts.emplace_back(part, false);
-    }
-    for (const Interval& part : outcome.opened) {
-      if (one.address > part.address || part.address >= one.end()) continue;
-      const int64_t bytes = std::min(part.bytes, one.end() - part.address);
-      parts.emplace_back(Interval{part.address, bytes}, true);
-    }
-    std::sort(parts.begin(), parts.end());
-    for (const auto& [part, is_hole] : parts) {
-      if (part.bytes <= frame_.least()) continue;
-      acts->push_back({group, part.address, part.bytes});
-      if (is_hole) gaps.push_back(part);
-    }
+// The group with what is open to its requests.
+Steered Search::SteeredOf(const Part& part, Divided divided) const {
+  Steered steered{part.steers, {}, {}, std::move(divided)};
+  for (const int32_t life : part.frees) steered.frees.push_back(IntervalOf(life));
+  for (const Event& event : part.events) {
+    steered.requests.push_back({event.begins, IntervalOf(event.life)});
   }
-  for (const Interval& gap : gaps) acts->push_back({group, gap.address, 0});
+  return steered;
 }
 
 }  // namespace

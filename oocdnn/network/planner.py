@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
@@ -36,6 +36,7 @@ class Plan:
             other choices may be a little below.
         planning: Seconds that planning took.
         reserved: Predicted bytes that the allocator reserves, or None where that is not known.
+        acting: Seconds of the host at positions, for what keeps the allocator to that.
     """
 
     timeline: Timeline
@@ -47,6 +48,7 @@ class Plan:
     bound: float
     planning: float
     reserved: int | None = None
+    acting: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -61,7 +63,7 @@ class Plan:
 
     def retimed(self, timeline: Timeline, links: Sequence[Link]) -> Plan:
         """The same schedule for other times of the operations and of copies."""
-        simulation = simulate(timeline, links, self.schedule)
+        simulation = simulate(timeline.delayed(self.acting), links, self.schedule)
         bound = min(self.bound, simulation.seconds)
         return replace(self, timeline=timeline, links=links, simulation=simulation, bound=bound)
 
@@ -83,8 +85,8 @@ def plan(
     """The plan of a step within `limit` device bytes, found in about `seconds`.
 
     With `reserved`, the limit is for the bytes that an allocator reserves: plans for less are tried
-    until one fits, for up to twice as long. Where none is found, the result is the one that
-    reserves least.
+    until one fits, for up to twice as long, and others that take the host less. Where none is
+    found, the result is the one that reserves least.
 
     Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
     the step does not fit; its `least` is the smallest limit with a plan.

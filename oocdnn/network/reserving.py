@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from oocdnn.errors import OutOfMemory
@@ -23,6 +23,7 @@ _STEPS = 8
 _FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
 _NEXT_SHARE, _LEAST_SHARE = 0.08, 0.04  # of the time, which each other has at most, at least
 _MOST = 2.0  # times as much time, until one fits
+_ALONE_SHARE = 0.3  # of the time, for plans that leave the allocator alone
 
 
 class Reserved(Protocol):
@@ -30,6 +31,10 @@ class Reserved(Protocol):
 
     def __call__(self, schedule: Schedule, /) -> int:
         """At least the schedule's peak; the gaps between tensors are in it."""
+
+    def acting(self, schedule: Schedule, /) -> Mapping[int, float]:
+        """Seconds of the host at positions, for what keeps the allocator to these bytes, of a
+        schedule that it was called with."""
 
 
 # The plan within so many bytes for tensors that is found by a moment of `time.monotonic`, from
@@ -70,6 +75,8 @@ class Reserving:
             with contextlib.suppress(OutOfMemory):
                 last = self._made(room, seconds, start)
                 best = min(best, last, key=_bytes)
+        if _bytes(best) <= limit and best.acting:
+            best = self._alone(best, part)
         best = self._again(best)
         best.limit, best.planning = limit, time.monotonic() - self._began
         return best
@@ -95,9 +102,28 @@ class Reserving:
         if _bytes(best) > self._limit or best.fits or left <= _LEAST_SHARE * self._seconds:
             return best
         made = self._within(best.limit, now + left, best)
-        if made.seconds >= best.seconds:
+        if made.seconds >= best.seconds or self._tell(made) > self._limit:
             return best
-        return made if self._tell(made) <= self._limit else best
+        return min(best, made, key=_seconds)
+
+    def _alone(self, best: Plan, part: float) -> Plan:
+        """A faster plan that leaves the allocator alone, of those that leave more than `part`, in
+        part of the time."""
+        end = time.monotonic() + _ALONE_SHARE * self._seconds
+        for one in [further for further in self._parts if further > part]:
+            if time.monotonic() > end:
+                break
+            room = self._limit - int(one * self._limit)
+            start = best if best.peak_bytes > room else None
+            try:
+                made = self._made(room, _LEAST_SHARE * self._seconds, start)
+            except OutOfMemory:
+                break
+            if _bytes(made) <= self._limit:
+                best = min(best, made, key=_seconds)
+                if not made.acting:
+                    break
+        return best
 
     def _made(self, room: int, seconds: float, start: Plan | None) -> Plan:
         made = self._within(room, time.monotonic() + seconds, start)
@@ -108,6 +134,9 @@ class Reserving:
         """Notes what the plan reserves."""
         began = time.monotonic()
         made.reserved = self._reserved(made.schedule)
+        made.acting = self._reserved.acting(made.schedule)
+        if made.acting:
+            made.simulation = made.retimed(made.timeline, made.links).simulation
         self._telling = time.monotonic() - began
         return made.reserved
 
@@ -123,3 +152,7 @@ def _parts(limit: int, least: int) -> list[float]:
 def _bytes(made: Plan) -> int:
     assert made.reserved is not None
     return made.reserved
+
+
+def _seconds(made: Plan) -> float:
+    return made.seconds

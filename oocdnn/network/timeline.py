@@ -10,8 +10,8 @@ takes the host, 0 where it is not known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from oocdnn.errors import InvalidProblem
 
@@ -165,6 +165,18 @@ class Timeline:
         """What the step takes longer where the host enqueues something else there: its time on the
         device, or what it takes the host beyond what that can spare."""
         return max(seconds, host - self.spare[position])
+
+    def delayed(self, host: Mapping[int, float]) -> Timeline:
+        """With so many more seconds of the host at positions."""
+        if not host:
+            return self
+        return replace(
+            self,
+            operations=tuple(
+                replace(one, host=one.host + host.get(position, 0.0))
+                for position, one in enumerate(self.operations)
+            ),
+        )
 
     def _check(self) -> None:
         count = len(self.operations)

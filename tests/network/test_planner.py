@@ -238,16 +238,48 @@ def test_a_schedule_at_other_times_of_copies() -> None:
     assert again.seconds > found.seconds
 
 
+class Gaps:
+    """An allocator that reserves so many bytes besides, and fewer where the host acts: at position
+    1, as soon as the schedule's peak is above `free`."""
+
+    def __init__(self, nbytes: int, *, free: int = 1 << 60, host: float = 0.0) -> None:
+        self._nbytes, self._free, self._host = nbytes, free, host
+
+    def __call__(self, schedule: Schedule) -> int:
+        return schedule.peak_bytes + self._nbytes
+
+    def acting(self, schedule: Schedule) -> dict[int, float]:
+        return {1: self._host} if schedule.peak_bytes > self._free else {}
+
+
+def test_plans_that_leave_the_allocator_alone_are_taken_where_they_are_faster() -> None:
+    timeline = chain_of([MIB] * 12, [1e-5] * 12, recipes=True)
+    limit = int(0.7 * timeline.peak_bytes)
+    free = plan(timeline, [LINK], limit, seconds=0.5).peak_bytes - 1
+    alone = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(0, free=free, host=1.0))
+    assert alone.peak_bytes <= free
+    assert alone.acting == {}
+    steered = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(0, free=free, host=1e-9))
+    assert steered.acting == {1: 1e-9}
+    assert steered.seconds < alone.seconds
+
+
+def test_the_host_acts_in_a_plans_seconds() -> None:
+    timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=True)
+    limit = int(0.7 * timeline.peak_bytes)
+    steered = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(0, free=0, host=1.0))
+    assert steered.seconds >= 1.0
+    assert steered.retimed(timeline, steered.links).seconds == steered.seconds
+
+
 def test_plans_leave_what_an_allocator_reserves_besides() -> None:
     timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=True)
     limit = int(0.7 * timeline.peak_bytes)
-    found = plan(timeline, [LINK], limit, seconds=0.5, reserved=lambda made: made.peak_bytes + MIB)
+    found = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(MIB))
     assert found.reserved == found.peak_bytes + MIB
     assert found.reserved <= limit == found.limit
     assert "reserved" in str(found.explain())
-    least = plan(
-        timeline, [LINK], limit, seconds=0.5, reserved=lambda made: limit + made.peak_bytes
-    )
+    least = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(limit))
     assert least.reserved == limit + least.peak_bytes
 
 

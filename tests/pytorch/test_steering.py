@@ -79,6 +79,9 @@ def test_holes_keep_what_stays_apart_from_what_goes() -> None:
     assert natural == 180 * MIB
     assert found is not None
     assert found.reserved == 140 * MIB
+    # One spacer serves: the host takes and gives back as little as it can.
+    behind = heap.extents[0].address + (20 + 40) * MIB  # the parameter and number 1
+    assert found.acts == {("run", 2): ((behind, 60 * MIB),), ("run", 3): ((behind, 0),)}
 
 
 def test_equal_numbers_give_equal_steering() -> None:
@@ -290,18 +293,41 @@ class Elsewhere(HostCard):
 @given(right=st.integers(0, 8))
 def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
     card = Elsewhere(right)
-    acts = {("run", 1): ((100, 100), (200, 200), (100, 0)), ("run", 2): ((300, 300),)}
+    acts = {
+        ("run", 1): ((100, 100), (200, 200), (100, 0)),
+        ("run", 2): ((300, 300), (200, 0)),
+        ("run", 3): ((400, 400),),
+    }
     spacers = Spacers(card, Steering(50, acts, 0))
     assert card.taken_now == []
     for _ in range(3):
         spacers.at(("run", 1))
         assert card.taken_now in ([200], [])
         spacers.at(("fetch", 1))
-        assert card.taken_now == []
+        assert card.taken_now in ([200], [])
         spacers.at(("run", 2))
+        assert card.taken_now in ([300], [])
+        spacers.at(("run", 3))
         spacers.ends()
         assert card.taken_now == []
     assert card.trims <= 3
+    card.close()
+
+
+def test_a_point_at_which_the_runtime_did_not_act_ends_the_steering_of_the_step() -> None:
+    card = Elsewhere(1 << 30)
+    acts = {("fetch", 1): ((100, 100),), ("run", 1): ((200, 200),), ("run", 2): ((100, 0),)}
+    spacers = Spacers(card, Steering(50, acts, 0))
+    spacers.at(("run", 1))
+    assert card.taken_now == [200]
+    spacers.at(("run", 2))  # gives back what was not taken
+    assert card.taken_now == []
+    spacers.at(("fetch", 1))
+    assert card.taken_now == []
+    spacers.ends()
+    spacers.at(("fetch", 1))
+    assert card.taken_now == [100]
+    spacers.ends()
     card.close()
 
 
@@ -324,7 +350,7 @@ def test_a_step_that_is_left_holds_nothing(dropped: bool) -> None:
         acts = {("run", n): ((n, n),) for n in range(1, len(timeline.operations))}
         kind.course.spacers = Spacers(card, Steering(0, acts, 0))
         loss = F.cross_entropy(net(x), target)
-        assert card.taken_now == [timeline.forward - 1]
+        assert card.taken_now == list(range(1, timeline.forward))
         if dropped:
             del loss
             loss = F.cross_entropy(net(x[:1]), target[:1])

@@ -250,8 +250,6 @@ class Planned:
             self._bounds.add(number, own)
 
     def before(self, position: int) -> None:
-        if self.spacers.held:
-            self.spacers.release()
         if self._late or position in self._acts:
             self._act(position)
 

@@ -15,7 +15,7 @@ from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.gaps import TRIES
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.spacers import Spacers
+from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds
 from oocdnn.torch.limit.step_kinds import Known, settings_now
 from oocdnn.torch.limit.store import Store
 
@@ -40,6 +40,7 @@ class Planning:
     ) -> None:
         self._card, self._store, self._planner = card, store, planner
         self.limit, self._steering_seconds = limit, steering_seconds
+        self._act: float | None = None  # seconds of the host for an act of a steering
 
     def first(
         self, recorder: Recorder, first: object, division: Division, found: Found, label: str
@@ -120,7 +121,9 @@ class Planning:
         heap = None if known.allocations is None else self._card.heap()
         reservation = None
         if known.allocations is not None and heap is not None:
-            reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
+            reservation = Reservation(
+                known.allocations, heap, room, self._steering_seconds, self._act_seconds(known)
+            )
         plan = self._planner(known.timeline, room, reservation, known.record.copying)
         latest = None
         if known.plan is not None and plan is not None:
@@ -135,6 +138,16 @@ class Planning:
             steering = None if reservation is None else reservation.steering(plan.schedule)
             spacers = Spacers(self._card, steering)
             known.course = Planned(self._store, plan, known.found, spacers)
+
+    def _act_seconds(self, known: Known) -> float:
+        """Seconds of the host for an act of a steering."""
+        measured = None if known.course is None else known.course.spacers.act_seconds
+        if measured is None and self._act is None:
+            measured = probed_act_seconds(self._card)
+        if measured is not None:
+            self._act = measured
+        assert self._act is not None
+        return self._act
 
 
 def _is_better(latest: Plan | None, plan: Plan | None, room: int) -> TypeGuard[Plan]:

@@ -3,12 +3,16 @@ plan wants them."""
 
 from __future__ import annotations
 
+import time
+
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.allocations import Point
 from oocdnn.torch.limit.heap.allocator import Allocator
 from oocdnn.torch.limit.heap.steering import Steering
 
 _RESTORED = 4  # times
+_ENOUGH = 100  # acts, whose time is known
+_PROBES, _PROBED = 32, 4 << 20  # acts that are tried, and their bytes
 
 
 class Spacers:
@@ -20,15 +24,21 @@ class Spacers:
         self._acts = {} if steering is None else steering.acts
         self._end = 0 if steering is None else steering.end
         self.used = bool(self._acts)
-        self.held: set[int] = set()  # addresses
+        self._held: set[int] = set()  # addresses
         self._lost = False
         self._restored = 0
+        self._count, self._spent = 0, 0.0  # acts, and the seconds of the host for them
         self._map()
+
+    @property
+    def act_seconds(self) -> float | None:
+        """Seconds of the host for an act; None where there were few."""
+        return self._spent / self._count if self._count >= _ENOUGH else None
 
     def ends(self) -> None:
         """The step ends. Where the allocator was in another state, as after `empty_cache`, its
         memory is what a step begins with again; not without end, since that takes long."""
-        self.release()
+        self._release()
         if self._lost and self._restored < _RESTORED:
             self._restored += 1
             self.restore()
@@ -51,33 +61,51 @@ class Spacers:
 
     def at(self, point: Point) -> None:
         """The runtime acts here."""
-        if self.held:
-            self.release()
         acts = self._acts.get(point)
         if acts is None or self._lost:
             return
+        began = time.perf_counter()
         for address, nbytes in acts:
-            if nbytes == 0:
-                self.held.remove(address)
-                self._card.give(address)
-                continue
-            found = self._card.take(nbytes)
-            if found:
-                self.held.add(found)
-            if found != address:
+            agrees = self._take(address, nbytes) if nbytes else self._give(address)
+            if not agrees:
                 self.stop()
                 return
+        self._spent += time.perf_counter() - began
+        self._count += len(acts)
+
+    def _take(self, address: int, nbytes: int) -> bool:
+        found = self._card.take(nbytes)
+        if found:
+            self._held.add(found)
+        return found == address
+
+    def _give(self, address: int) -> bool:
+        if address not in self._held:
+            return False  # where it was to be taken, the runtime did not act
+        self._held.remove(address)
+        self._card.give(address)
+        return True
 
     def stop(self) -> None:
         """Gives everything back, and does nothing for the rest of the step."""
         self._lost = self.used
-        self.release()
+        self._release()
 
-    def release(self) -> None:
-        """Gives everything back."""
-        for address in self.held:
+    def _release(self) -> None:
+        for address in self._held:
             self._card.give(address)
-        self.held.clear()
+        self._held.clear()
+
+
+def probed_act_seconds(card: Card) -> float:
+    """Seconds of the host for an act, by trial."""
+    began = time.perf_counter()
+    for _ in range(_PROBES // 2):
+        address = card.take(_PROBED)
+        if not address:
+            return 0.0
+        card.give(address)
+    return (time.perf_counter() - began) / _PROBES
 
 
 def take_free(card: Card) -> list[int]:

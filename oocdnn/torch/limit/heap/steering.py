@@ -1,7 +1,7 @@
 """Has PyTorch's allocator put a step's allocations where they leave few gaps.
 
 The runtime takes free blocks where it acts, so that what is allocated next goes into the holes that
-it leaves, and gives them back when it acts again. The core library finds them (native/heap).
+it leaves, and gives them back where it acts later. The core library finds them (native/heap).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Steering:
 
     Args:
         end: Address up to which everything is mapped before the first step.
-        acts: At points, in order; what is not given back there is where the runtime acts next.
+        acts: At points, in order; what none gives back is given back at the end of the step.
         reserved: Most bytes taken from the driver.
     """
 
