@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import gc
-import threading
 
-# Under hooks every saved tensor is a Python object. The first threshold, which counts new objects,
-# is so many times as high in the whole process, so that a training step has about as many
-# collections as without hooks.
+from oocdnn.torch.limit.in_use import WhileInUse
+
+# Under hooks every saved tensor is a few Python objects, which live until backward. The collector
+# counts new objects: its first threshold is so many times as high, and higher by what a step's
+# forward pass makes, so that a training step has about as many collections as without hooks.
 TIMES = 8
+OBJECTS = 4  # of a saved tensor
 _MOST = (1 << 31) - 1  # that the collector takes
 
 
-class Collector:
-    """The thresholds, while a limit is in use. What the program sets meanwhile stays."""
+class Collector(WhileInUse):
+    """The thresholds. What the program sets meanwhile stays."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a collection that runs here may end a limit
-        self._uses = 0
+        super().__init__()
         self._before = self._set = gc.get_threshold()
+        self._saved = 0  # tensors of a step, at most
 
-    def begin(self) -> None:
+    def expects(self, saved: int) -> None:
+        """Steps save so many tensors."""
         with self._lock:
-            self._uses += 1
-            if self._uses == 1:
-                self._before = gc.get_threshold()
-                youngest, *older = self._before
-                gc.set_threshold(min(TIMES * youngest, _MOST), *older)
-                self._set = gc.get_threshold()
+            if saved > self._saved and self._uses and gc.get_threshold() == self._set:
+                self._saved = saved
+                self._raise()
 
-    def end(self) -> None:
-        with self._lock:
-            self._uses -= 1
-            if self._uses == 0 and gc.get_threshold() == self._set:
-                gc.set_threshold(*self._before)
+    def _change(self) -> None:
+        self._before, self._saved = gc.get_threshold(), 0
+        self._raise()
+
+    def _raise(self) -> None:
+        youngest, *older = self._before
+        if youngest:  # else there are no collections
+            gc.set_threshold(min(TIMES * youngest + OBJECTS * self._saved, _MOST), *older)
+        self._set = gc.get_threshold()
+
+    def _restore(self) -> None:
+        if gc.get_threshold() == self._set:
+            gc.set_threshold(*self._before)
+
+
+collector = Collector()

@@ -20,7 +20,8 @@ from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
-from oocdnn.torch.limit.collector import Collector
+from oocdnn.torch.limit.collector import collector
+from oocdnn.torch.limit.in_use import WhileInUse
 from oocdnn.torch.limit.link import measured
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class memory_limit:
         if not self._links:
             self._links = [measured(self._card)]
         _aside.begin()
-        _collector.begin()
+        collector.begin()
         self._push()
         self._steps.table.enter()
         _limits().append(self)
@@ -132,7 +133,7 @@ class memory_limit:
         _limits().remove(self)
         self._steps.table.leave()
         self._pop()
-        _collector.end()
+        collector.end()
         _aside.end()
         self._steps.close()
 
@@ -225,28 +226,21 @@ def _limits() -> list[memory_limit]:
     return limits
 
 
-class _Aside:
-    """While a limit is in use: takes its hooks away where code disables all hooks, as `torch.func`
-    does, which raises where there are any."""
+class _Aside(WhileInUse):
+    """Takes a limit's hooks away where code disables all hooks, as `torch.func` does, which raises
+    where there are any."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a collection that runs here may end a limit
-        self._uses = 0
+        super().__init__()
         self._names = ("_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable")
         self._originals: list[Callable[..., Any]] = []
 
-    def begin(self) -> None:
-        with self._lock:
-            self._uses += 1
-            if self._uses == 1:
-                self._originals = [getattr(_autograd, name) for name in self._names]
-                self._set([self._disable, self._enable])
+    def _change(self) -> None:
+        self._originals = [getattr(_autograd, name) for name in self._names]
+        self._set([self._disable, self._enable])
 
-    def end(self) -> None:
-        with self._lock:
-            self._uses -= 1
-            if self._uses == 0:
-                self._set(self._originals)
+    def _restore(self) -> None:
+        self._set(self._originals)
 
     def _set(self, functions: Sequence[Callable[..., Any]]) -> None:
         for name, function in zip(self._names, functions, strict=True):
@@ -264,4 +258,3 @@ class _Aside:
 
 
 _aside = _Aside()
-_collector = Collector()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
 from oocdnn.torch.limit.card import Card
+from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Held, Kept, Packed
 from oocdnn.torch.limit.parts import Table
 from oocdnn.torch.limit.planning import Planner, Planning
@@ -201,6 +202,7 @@ class Steps:
                 raise
             known.plan = known.course = None
             told = f"steps of one kind are swapped from here on: {error}"
+        collector.expects(step.packs)
         self.kinds.ended(known or step.unplanned, step.mistaken, step.packs)
         self.steps += 1
         self._begin(step.mode)
