@@ -75,11 +75,20 @@ class Kind:
 
     def read(self, node: Node) -> tuple[Any, ...]:
         """The attributes of a node."""
-        return tuple([read(node) for read in self._readers])
+        return tuple(map(_signed, self._raw(node)))
+
+    def has(self, node: Node, attributes: tuple[Any, ...]) -> bool:
+        """Whether these are the attributes of a node."""
+        raw = self._raw(node)
+        return raw == attributes or tuple(map(_signed, raw)) == attributes
 
     @cached_property
-    def _readers(self) -> tuple[Callable[[Node], Any], ...]:
-        return tuple(map(_reader, self.attributes))
+    def _raw(self) -> Callable[[Node], tuple[Any, ...]]:
+        """Reads the attributes as the node has them."""
+        readers = tuple(map(_reader, self.attributes))
+        if len(readers) > 1 and not any(name[0] == "@" for name in self.attributes):
+            return attrgetter(*(f"_saved_{name}" for name in self.attributes))
+        return lambda node: tuple([read(node) for read in readers])
 
     def operands_of(self, node: Node) -> tuple[Operand, ...]:
         if self.all_edges:
@@ -110,8 +119,7 @@ def _reader(name: str) -> Callable[[Node], Any]:
     if name[0] == "@":
         metadata = _METADATA[name]
         return lambda node: metadata(node._input_metadata[0])
-    saved = attrgetter(f"_saved_{name}")
-    return lambda node: _signed(saved(node))
+    return attrgetter(f"_saved_{name}")
 
 
 def _signed(value: Any) -> Any:

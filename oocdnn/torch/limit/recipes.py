@@ -295,7 +295,7 @@ def _matches(call: Call, node: Node, newest: int, trace: Trace, sources: list[So
     name, kind = kind_of(node)
     if kind is None or name != call.name or newest - node._sequence_nr() != call.back:
         return False
-    if kind.read(node) != call.attributes:
+    if not kind.has(node, call.attributes):
         return False
     operands = kind.operands_of(node)
     if len(operands) != len(call.operands):
