@@ -5,9 +5,6 @@
 namespace oocdnn::heap {
 namespace {
 
-constexpr int64_t kEndless = int64_t{1} << 61;
-constexpr int64_t kApart = 512;
-
 // Collects what Cut divides, in order of address.
 class Divider {
  public:
@@ -51,22 +48,36 @@ std::vector<Interval> Merged(std::vector<Interval> intervals) {
 
 }  // namespace
 
-Arena::Arena(std::vector<Interval> used, int64_t begin, std::span<const Interval> pages) {
-  for (const Interval& page : pages) used.push_back({page.address, 0});
-  std::sort(used.begin(), used.end());
-  for (const Interval& one : used) {
-    if (one.address > begin) {
-      free_.push_back({begin, one.address - begin - (one.bytes == 0 ? kApart : 0)});
-    }
-    begin = std::max(begin, one.end());
+std::vector<Interval> Unmapped(std::span<const Interval> ranges) {
+  std::vector<Interval> found;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const int64_t end = ranges[i].end();
+    const int64_t next = i + 1 < ranges.size() ? ranges[i + 1].address : kNowhere;
+    if (end < next) found.push_back({end, next - end});
   }
-  free_.push_back({begin, kEndless});
+  return found;
+}
+
+Arena::Arena(std::vector<Interval> used, std::span<const Interval> ranges,
+             std::span<const Interval> unmapped)
+    : unmapped_(unmapped) {
+  used = Merged(std::move(used));
+  for (const Interval& range : ranges) {
+    int64_t begin = range.address;
+    for (const Interval& one : Within(used, std::span(&range, 1))) {
+      if (one.address > begin) Give({begin, one.address - begin});
+      begin = one.end();
+    }
+    if (begin < range.end()) Give({begin, range.end() - begin});
+  }
 }
 
 int64_t Arena::Allocate(int64_t bytes) {
-  auto best = free_.end();
-  for (auto one = free_.begin(); one != free_.end(); ++one) {
-    if (bytes <= one->bytes && (best == free_.end() || one->bytes < best->bytes)) best = one;
+  auto best = Next({0, bytes - 1});
+  if (best == free_.end()) return kNowhere;
+  for (auto next = Next(*best); next != free_.end() && MostOf(*next) < MostOf(*best);) {
+    best = next;
+    next = Next(*best);
   }
   const int64_t address = best->address;
   if (best->bytes == bytes) {
@@ -76,6 +87,24 @@ int64_t Arena::Allocate(int64_t bytes) {
     best->bytes -= bytes;
   }
   return address;
+}
+
+Arena::Free Arena::Next(const Interval& before) {
+  const auto rank = [](const Interval& one) { return std::pair(one.bytes, one.address); };
+  auto found = free_.end();
+  for (auto one = free_.begin(); one != free_.end(); ++one) {
+    const bool behind = rank(before) < rank(*one);
+    if (behind && (found == free_.end() || rank(*one) < rank(*found))) found = one;
+  }
+  return found;
+}
+
+// The bytes that it would have if what is behind it were mapped.
+int64_t Arena::MostOf(const Interval& free) const {
+  for (const Interval& one : unmapped_) {
+    if (one.address == free.end()) return free.bytes + one.bytes;
+  }
+  return free.bytes;
 }
 
 void Arena::Give(const Interval& interval) {

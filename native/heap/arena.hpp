@@ -1,7 +1,7 @@
-// Arena: the large pool of an expandable segment by intervals: a range of mapped addresses, and
-// pages behind it that are mapped because of what is in use there.
+// Arena: the large pool of an expandable segment by intervals, of the ranges of addresses that are
+// mapped.
 //
-// It takes the addresses that PyTorch's allocator takes while the whole range is mapped, and is
+// It takes the addresses that PyTorch's allocator takes as long as nothing more is mapped, and is
 // faster than the simulation of the whole allocator.
 #pragma once
 
@@ -20,25 +20,39 @@ struct Interval {
   friend auto operator<=>(const Interval&, const Interval&) = default;
 };
 
+// An address that no memory has.
+constexpr int64_t kNowhere = int64_t{1} << 61;
+
+// What lies between the ranges and behind them, which are in order of address.
+std::vector<Interval> Unmapped(std::span<const Interval> ranges);
+
 class Arena {
  public:
-  // With the free intervals between those in use, from an address on. What is free at the beginning
-  // of the pages is no neighbour of the addresses in front of them, which are not mapped.
-  Arena(std::vector<Interval> used, int64_t begin, std::span<const Interval> pages);
+  // What is not in use in the ranges, which are in order of address; `unmapped` is what Unmapped
+  // has for them, and stays.
+  Arena(std::vector<Interval> used, std::span<const Interval> ranges,
+        std::span<const Interval> unmapped);
   // With these free intervals, in order of address.
-  explicit Arena(std::vector<Interval> free) : free_(std::move(free)) {}
+  Arena(std::vector<Interval> free, std::span<const Interval> unmapped)
+      : free_(std::move(free)), unmapped_(unmapped) {}
 
-  // In order of address. What is not in use behind the last one is free without end: a block that
-  // can grow comes last, as large as it can become.
+  // In order of address; none touches another.
   [[nodiscard]] const std::vector<Interval>& free() const { return free_; }
 
   // The address at the beginning of the smallest interval that holds so many bytes, of equal ones
-  // the lowest.
+  // the lowest; kNowhere where none does. One that could grow counts as large as it could become.
   int64_t Allocate(int64_t bytes);
   void Give(const Interval& interval);
 
  private:
+  using Free = std::vector<Interval>::iterator;
+
+  // The smallest interval behind that one, by bytes and address.
+  Free Next(const Interval& before);
+  [[nodiscard]] int64_t MostOf(const Interval& free) const;
+
   std::vector<Interval> free_;
+  std::span<const Interval> unmapped_;
 };
 
 // The parts of free intervals that lie in the ranges.

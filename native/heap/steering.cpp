@@ -59,7 +59,7 @@ class Search {
 
   const Frame& frame_;
   const Lives& lives_;
-  const std::vector<Interval> ranges_;
+  const std::vector<Interval> ranges_, unmapped_;
   Deadline* const deadline_;
   Random random_;
   Placement placement_;
@@ -78,12 +78,13 @@ Search::Search(const Frame& frame, uint64_t seed, Deadline* deadline)
     : frame_(frame),
       lives_(frame.lives()),
       ranges_(frame.Ranges()),
+      unmapped_(Unmapped(ranges_)),
       deadline_(deadline),
       random_(seed),
       placement_(frame.lives(), frame.base(), ~seed),
       open_(frame.lives().size(), 1),
       addresses_(frame.lives().size(), -1),
-      arena_(frame.Used(), frame.base(), frame.pages()) {}
+      arena_(frame.Used(), ranges_, unmapped_) {}
 
 bool Search::Run(std::vector<Act>* acts) {
   if (!Place(0, kOrders)) return false;
@@ -230,7 +231,8 @@ Interval Search::RandomHole(Interval clear) {
 Outcome Search::Try(const Part& part, const std::vector<Interval>* holes) {
   Divided divided{arena_.free(), {}};
   if (holes != nullptr) divided = Cut(arena_.free(), *holes, ranges_, frame_.least());
-  Outcome made{Arena(divided.opened), {}, std::move(divided.taken), std::move(divided.opened)};
+  Outcome made{
+      Arena(divided.opened, unmapped_), {}, std::move(divided.taken), std::move(divided.opened)};
   const int32_t next = mine_.empty() ? 0 : mine_.back() + 1;
   for (const Event& event : part.events) {
     if (!event.begins) {

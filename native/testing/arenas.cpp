@@ -29,11 +29,14 @@ void Copy(const std::vector<Interval>& intervals, int64_t* pairs, int64_t* count
 
 }  // namespace
 
-// An arena that begins at `base` with so many bytes in use there. Each of `count` calls is an
-// address and bytes: they are given back, or, where the address is below 0, allocated, and the call
-// gets their address.
-OOC_DOOR void oocdnn_testing_heap_arena(int64_t base, int64_t used, int64_t* calls, int64_t count) {
-  oocdnn::heap::Arena arena({{base, used}}, base, {});
+// An arena of ranges, in which other intervals are in use: arrays of pairs of an address and bytes,
+// with their counts. Each of `count` calls is an address and bytes: they are given back, or, where
+// the address is below 0, allocated, and the call gets their address.
+OOC_DOOR void oocdnn_testing_heap_arena(const int64_t* const* arrays, const int64_t* counts,
+                                        int64_t* calls, int64_t count) {
+  const std::vector<Interval> ranges = IntervalsOf(arrays[0], counts[0]);
+  const std::vector<Interval> unmapped = oocdnn::heap::Unmapped(ranges);
+  oocdnn::heap::Arena arena(IntervalsOf(arrays[1], counts[1]), ranges, unmapped);
   for (int64_t* call = calls; call != calls + 2 * count; call += 2) {
     if (call[0] < 0) {
       call[0] = arena.Allocate(call[1]);

@@ -11,11 +11,12 @@ from geometry.doors import library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocdnn._native_heap import HeapRules, NativeAllocator, NativeHeap
+from oocdnn._native_heap import FREE, USED, HeapBlock, HeapRules, NativeAllocator, NativeHeap
 
 MIB = 1 << 20
 PAGE = 20 * MIB
 MOST = 64  # intervals of a test
+NOWHERE = 1 << 61  # where an allocation would have to map more
 Intervals = Sequence[tuple[int, int]]
 
 
@@ -27,42 +28,65 @@ def pairs_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
+def pointers(*lists: Intervals) -> tuple[object, object]:
+    """Arrays of pairs, and their counts."""
+    given_arrays = [array(pairs) for pairs in lists]
+    arrays = (ctypes.POINTER(ctypes.c_int64) * len(lists))(
+        *(ctypes.cast(one, ctypes.POINTER(ctypes.c_int64)) for one in given_arrays)
+    )
+    return arrays, (ctypes.c_int64 * len(lists))(*map(len, lists))
+
+
+BASE, MAPPED = 64 * PAGE, 20 * PAGE  # of the range
+FAR = [BASE + MAPPED + pages * PAGE for pages in (7, 8, 12)]  # pages in use behind it
+
+
 @given(
-    actions=st.lists(st.tuples(st.booleans(), st.integers(2, 60), st.integers(0, 99)), max_size=60)
+    actions=st.lists(st.tuples(st.booleans(), st.integers(2, 60), st.integers(0, 99)), max_size=60),
+    far=st.lists(st.sampled_from(FAR), unique=True),
 )
 @settings(max_examples=100, deadline=None)
 def test_an_arena_has_the_addresses_of_the_allocator(
-    actions: Sequence[tuple[bool, int, int]],
+    actions: Sequence[tuple[bool, int, int]], far: list[int]
 ) -> None:
-    allocator = NativeAllocator(NativeHeap((), HeapRules(MIB, 2 * MIB, PAGE), expandable=True))
-    base = allocator.allocate(2 * MIB).address
-    allocator.fill(base + 100 * PAGE)
+    used = [(BASE, 2 * MIB), *((page + 5 * MIB, 4 * MIB) for page in sorted(far))]
+    blocks = [HeapBlock(a, n, BASE, small=False, expandable=True, state=USED) for a, n in used]
+    for page in far:
+        for begin, size in ((0, 5), (9, 11)):
+            free = page + begin * MIB, size * MIB
+            blocks.append(HeapBlock(*free, BASE, small=False, expandable=True, state=FREE))
+    rules = HeapRules(MIB, 2 * MIB, PAGE)
+    blocks.append(
+        HeapBlock(BASE + 2 * MIB, 18 * MIB, BASE, small=False, expandable=True, state=FREE)
+    )
+    allocator = NativeAllocator(NativeHeap(blocks, rules, expandable=True))
+    allocator.fill(BASE + MAPPED)
+    reserved = allocator.totals().reserved
+    assert reserved == MAPPED + len(far) * PAGE
     calls, wanted, live = [], [], []
     for takes, size, which in actions:
         if takes:
-            live.append(allocator.allocate(size * MIB)[:2])
-            calls.append((-1, size * MIB))
+            made = allocator.allocate(size * MIB)
+            calls.append((-1, made.nbytes))
+            if allocator.totals().reserved > reserved:
+                wanted.append((NOWHERE, made.nbytes))
+                break
+            live.append(made[:2])
             wanted.append(live[-1])
         elif live:
             address, nbytes = live.pop(which % len(live))
             allocator.free(address)
             calls.append((address, nbytes))
             wanted.append(calls[-1])
-    made = array(calls)
-    library().oocdnn_testing_heap_arena(
-        *map(ctypes.c_int64, (base, 2 * MIB)), made, ctypes.c_int64(len(calls))
-    )
-    assert pairs_of(made) == wanted
-    assert allocator.totals().reserved == 100 * PAGE
+    ranges = [(BASE, MAPPED), *((page, PAGE) for page in sorted(far))]
+    got = array(calls)
+    library().oocdnn_testing_heap_arena(*pointers(ranges, used), got, ctypes.c_int64(len(calls)))
+    assert pairs_of(got) == wanted
 
 
 def cut(free: Intervals, holes: Intervals, ranges: Intervals) -> tuple[Intervals, Intervals]:
     """What stays open, and what is to be taken."""
-    given_arrays = [array(pairs) for pairs in (free, holes, ranges)]
-    arrays = (ctypes.POINTER(ctypes.c_int64) * 3)(
-        *(ctypes.cast(one, ctypes.POINTER(ctypes.c_int64)) for one in given_arrays)
-    )
-    counts = (ctypes.c_int64 * 3)(len(free), len(holes), len(ranges))
+    arrays, counts = pointers(free, holes, ranges)
     opened, taken = (ctypes.c_int64 * MOST)(), (ctypes.c_int64 * MOST)()
     lengths = ctypes.c_int64(), ctypes.c_int64()
     library().oocdnn_testing_heap_cut(

@@ -47,10 +47,10 @@ def stepwise(*operations: Sequence[Item]) -> tuple[Allocations, Schedule, Heap]:
 
 def far(heap: Heap, gap: int, *blocks: tuple[int, bool]) -> Heap:
     """The heap with a further mapped part of its segment, behind so many MiB."""
-    (first,) = heap.extents
+    first = heap.extents[0]
     address = first.address + first.nbytes + gap * MIB
     some = tuple((size * MIB, used) for size, used in blocks)
-    return Heap((first, Extent(address, False, True, some)), expandable=True)
+    return Heap((*heap.extents, Extent(address, False, True, some)), expandable=True)
 
 
 def test_what_is_in_use_far_behind_the_range_stays_there() -> None:
@@ -82,6 +82,21 @@ def test_holes_keep_what_stays_apart_from_what_goes() -> None:
     # One spacer serves: the host takes and gives back as little as it can.
     behind = heap.extents[0].address + (20 + 40) * MIB  # the parameter and number 1
     assert found.acts == {("run", 2): ((behind, 60 * MIB),), ("run", 3): ((behind, 0),)}
+
+
+def test_what_is_not_mapped_between_pages_far_behind_is_not_free() -> None:
+    allocations, schedule, heap = stepwise(
+        [], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)]
+    )
+    heap = far(heap, 1000, (4, False), (8, True), (8, False))
+    heap = far(heap, 1050, (12, False), (4, True), (4, False))  # 30 MiB are between them
+    used = {one.address + one.blocks[0][0] for one in heap.extents[1:]}
+    allocations = replace(allocations, persistent=allocations.persistent | used)
+    natural = allocations.step(schedule).reserved(heap)
+    found = steer(allocations.step(schedule), heap, 180 * MIB, time.monotonic() + 10)
+    assert natural == 220 * MIB
+    assert found is not None
+    assert found.reserved == 180 * MIB
 
 
 def test_equal_numbers_give_equal_steering() -> None:
