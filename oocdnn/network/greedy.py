@@ -20,6 +20,7 @@ from oocdnn.network.timeline import Link, Timeline, available
 
 _DEPTHS = (3, 1, 2, 4, 6, 10, 1 << 30)  # of chains of recipes, the usual first
 _SHARES = 24  # of the recipes that are tried, evenly at first
+_COARSEST = 8  # steps between the shares that are tried first
 _FINER = 4  # times the steps are halved around the best
 
 
@@ -69,13 +70,22 @@ def _at_depth(
         return float("inf") if made is None else made.totals.seconds
 
     step = max(len(recipes) // _SHARES, 1)
-    best = min(range(0, len(recipes) + step, step), key=lambda n: tried(min(n, len(recipes))))
+    counts = range(0, len(recipes) + step, step)
+    coarse = sorted(
+        counts, key=lambda count: -_power_of_two_in(count // step)
+    )  # where the time is short
+    best = min(coarse, key=lambda count: tried(min(count, len(recipes))))
     best = min(best, len(recipes))
     for _ in range(_FINER):
         step = max(step // 2, 1)
         near = (max(best - step, 0), best, min(best + step, len(recipes)))
         best = min(near, key=tried)
     return known.get(best)
+
+
+def _power_of_two_in(number: int) -> int:
+    """The largest power of 2 that divides it, up to the coarsest steps; 0 for 0."""
+    return min(number & -number, _COARSEST)
 
 
 def _shallow(timeline: Timeline, chosen: dict[int, Choice], most: int) -> dict[int, Choice]:

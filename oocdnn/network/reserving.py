@@ -116,13 +116,15 @@ class Reserving:
             room = self._limit - int(one * self._limit)
             start = best if best.peak_bytes > room else None
             try:
-                made = self._made(room, _LEAST_SHARE * self._seconds, start)
+                made = self._within(room, time.monotonic() + _LEAST_SHARE * self._seconds, start)
             except OutOfMemory:
                 break
-            if _bytes(made) <= self._limit:
+            if made.seconds >= best.seconds:
+                break  # as are those that leave more
+            if self._tell(made) <= self._limit:
                 best = min(best, made, key=_seconds)
-                if not made.acting:
-                    break
+            if not made.acting:
+                break
         return best
 
     def _made(self, room: int, seconds: float, start: Plan | None) -> Plan:

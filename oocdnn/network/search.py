@@ -36,6 +36,7 @@ _ALL = sum(share for _, share in _SEARCHES)  # their share where the program has
 _POOR = 1.02  # of what the program gives them, for its choices: more of it is of no use
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
+_FITTED = 1.03  # of the plan of a higher limit that is fitted: a slower one leads to no good one
 
 
 class Problem:
@@ -63,7 +64,7 @@ class Search:
         self.nearest = self._moved  # by its cost
         self._better(self.nearest)
         self._seed, self._anew, self._seconds = 0, False, end - now
-        short = self._is_short()
+        short, leads = self._is_short(), False
         if start is not None:
             made = self.scheduler.run(start.choices)
             self._better(made)
@@ -72,14 +73,14 @@ class Search:
                 self._better(fitted(timeline, self.scheduler, made.choices))
                 # A good plan of a higher limit leads to few others, but in a short time to none.
                 self._anew = not short
-        if not (short and self._has_better_than_moved()):
+            leads = self._fits_within(_FITTED * made.seconds)
+        if not (short and leads):
             share = _SHORT_SHARE if short else _GREEDY_SHARE
             self._better(greedy(timeline, self.scheduler, now + share * self._seconds))
         self._draw = random.Random(0)
 
-    def _has_better_than_moved(self) -> bool:
-        """True where a schedule that fits is known besides the one that swaps everything."""
-        return self.best is not None and self.best is not self._moved
+    def _fits_within(self, seconds: float) -> bool:
+        return self.best is not None and self.best.seconds <= seconds
 
     def _is_short(self) -> bool:
         """True where the time suffices neither for the program nor for a search that moves far from
