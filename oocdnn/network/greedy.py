@@ -71,10 +71,9 @@ def _at_depth(
 
     step = max(len(recipes) // _SHARES, 1)
     counts = range(0, len(recipes) + step, step)
-    coarse = sorted(
-        counts, key=lambda count: -_power_of_two_in(count // step)
-    )  # where the time is short
-    best = min(coarse, key=lambda count: tried(min(count, len(recipes))))
+    # The time may end before all are tried.
+    coarse_first = sorted(counts, key=lambda count: -_power_of_two_in(count // step))
+    best = min(coarse_first, key=lambda count: tried(min(count, len(recipes))))
     best = min(best, len(recipes))
     for _ in range(_FINER):
         step = max(step // 2, 1)
