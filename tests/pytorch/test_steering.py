@@ -25,9 +25,10 @@ from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
+from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.heap.steering import Steering, steer
 from oocdnn.torch.limit.session import memory_limit
-from oocdnn.torch.limit.spacers import Spacers
+from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds
 from oocdnn.torch.limit.step_kinds import Known
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -82,6 +83,18 @@ def test_holes_keep_what_stays_apart_from_what_goes() -> None:
     # One spacer serves: the host takes and gives back as little as it can.
     behind = heap.extents[0].address + (20 + 40) * MIB  # the parameter and number 1
     assert found.acts == {("run", 2): ((behind, 60 * MIB),), ("run", 3): ((behind, 0),)}
+
+
+def test_the_time_of_acts_is_at_their_positions() -> None:
+    allocations, schedule, heap = stepwise(
+        [], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)]
+    )
+    reservation = Reservation(allocations, heap, 140 * MIB, 10.0, act=0.25)
+    assert reservation(schedule) == 140 * MIB
+    assert reservation.acting(schedule) == {2: 0.25, 3: 0.25}
+    alone = Reservation(allocations, heap, 180 * MIB, 10.0, act=0.25)
+    assert alone(schedule) == 180 * MIB
+    assert alone.acting(schedule) == {}
 
 
 def test_what_is_not_mapped_between_pages_far_behind_is_not_free() -> None:
@@ -327,6 +340,29 @@ def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
         assert card.taken_now == []
     assert card.trims <= 3
     card.close()
+
+
+def test_what_an_act_takes_the_host_is_measured() -> None:
+    class Slow(Elsewhere):
+        def take(self, nbytes: int) -> int:
+            time.sleep(1e-3)
+            return super().take(nbytes)
+
+    card = Slow(1 << 30)
+    assert probed_act_seconds(card) >= 5e-4
+    assert card.taken_now == []
+    acts = {("run", 1): tuple((n, n) for n in range(1, 51)), ("run", 2): ((1, 0),)}
+    spacers = Spacers(card, Steering(50, acts, 0))
+    for number in range(3):
+        assert (spacers.act_seconds is None) == (number < 2)  # few acts tell nothing
+        spacers.at(("run", 1))
+        spacers.at(("run", 2))
+        spacers.ends()
+    assert spacers.act_seconds >= 0.9e-3
+    card.close()
+    nothing = HostCard()
+    assert probed_act_seconds(nothing) == 0.0
+    nothing.close()
 
 
 def test_a_point_at_which_the_runtime_did_not_act_ends_the_steering_of_the_step() -> None:
