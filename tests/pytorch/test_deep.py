@@ -355,11 +355,11 @@ def test_a_forward_pass_that_is_dropped_is_held_by_nothing(card: HostCard) -> No
     with torch.autograd.graph.saved_tensors_hooks(steps.pack, steps.unpack):
         for _ in range(2):  # recorded
             net(x)
-            assert not steps._step.holds
+            assert not steps._forward.holds
     train(net, x, steps)
     with torch.autograd.graph.saved_tensors_hooks(steps.pack, steps.unpack):
         net(x)  # as planned
-        assert not steps._step.holds
+        assert not steps._forward.holds
 
 
 def test_what_is_on_the_way_takes_the_bytes_of_a_slice() -> None:

@@ -81,7 +81,7 @@ def test_memory_that_is_used_again_holds_another_tensor(card: HostCard) -> None:
         steps = run._steps
         first = steps.pack(torch.frombuffer(memory, dtype=torch.float32).fill_(1.0))
         assert steps._store.drop(first.entry)
-        steps._step._values.storage(first.entry)
+        steps._step.values.storage(first.entry)
         second = steps.pack(torch.frombuffer(memory, dtype=torch.float32).fill_(2.0))
         assert second.entry is not first.entry
         assert steps.unpack(first).eq(1.0).all()
@@ -245,7 +245,7 @@ def test_what_another_stream_works_on_stays() -> None:
         y = (2 * x).square()
         card.current = 1
         z = (3 * x).square()
-        assert run._steps._step.count == 1
+        assert run._steps._forward.count == 1
         (y + z).sum().backward()
         run.step()
         (3 * x).square().sum().backward()  # a step of that stream

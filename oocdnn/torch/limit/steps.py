@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.torch.limit.backward import Backward
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Held, Kept, Packed
+from oocdnn.torch.limit.forward import Forward
+from oocdnn.torch.limit.mode import Mode
 from oocdnn.torch.limit.parts import Table
 from oocdnn.torch.limit.planning import Planner, Planning
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.spacers import take_free
-from oocdnn.torch.limit.step import Mode, Step
+from oocdnn.torch.limit.step import Step
 from oocdnn.torch.limit.step_kinds import RECORDED, WATCHED, Kinds, Known, first_of
 from oocdnn.torch.limit.store import Store
 
@@ -64,25 +67,25 @@ class Steps:
     # The hooks.
 
     def pack(self, tensor: Tensor) -> Source:
-        if self._step.passes():
+        if self._forward.passes():
             return Kept(tensor)
         if self._card.capturing():
             return Kept(tensor)
         with self._lock:
             step = self._step
             if step.backward:
-                if step.holds or torch._C._current_graph_task_id() != -1:
+                if self._forward.holds or torch._C._current_graph_task_id() != -1:
                     return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
-            elif step.over:
+            elif self._forward.over:
                 step.leave()
                 self._begin(step.mode)
             step = self._step
             if not step.selected:
                 self._card.begin()
-                if step.moves(tensor):
+                if self._forward.moves(tensor):
                     self._select(tensor)
-            return step.keeps(tensor) or step.save(tensor)
+            return self._forward.keeps(tensor) or self._forward.save(tensor)
 
     def unpack(self, packed: Source) -> Tensor:
         if type(packed) is Kept:
@@ -91,16 +94,16 @@ class Steps:
             if self._card.capturing():
                 return packed.tensor()
         with self._lock:
-            step = self._step
-            if not step.backward:
-                step.turn()
-            step.runs()
+            backward = self._backward
+            if not self._step.backward:
+                backward.begin()
+            backward.runs()
             if self.table.used:
                 self.table.serves_backward()
             if isinstance(packed, Packed):
-                return packed.tensor(step.storage(packed))
+                return packed.tensor(backward.storage(packed))
             if isinstance(packed, Held):
-                step.read_held(packed)
+                backward.read_held(packed)
             return packed.tensor()
 
     def optimizes(self) -> None:
@@ -130,6 +133,7 @@ class Steps:
         with self._lock:
             self._card.watched()
             self._give_low()
+            self._backward.stop()
             self._step.stop()
 
     # Steps.
@@ -138,6 +142,8 @@ class Steps:
         """A new step; its allocations are watched where it is expected to need that."""
         limit = self.planning.limit
         self._step = Step(self._card, self._store, limit, self._lock, mode)
+        self._forward = Forward(self._step)
+        self._backward = Backward(self._step, self._forward)
         self.table.ran = None
         self._card.watched()
         self._watching = self._watches() and self._card.watch()
@@ -183,7 +189,7 @@ class Steps:
         self._give_low()
         step = self._step
         recorder, step.recorder = step.recorder, None
-        if step.running:
+        if self._backward.running:
             step.leave()  # backward failed
             self._begin(step.mode)
             return

@@ -1,0 +1,103 @@
+"""The backward half of a step: the saved tensors that its nodes ask for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from oocdnn.torch.limit.entry import Entry, Held, Packed
+from oocdnn.torch.limit.mode import Mode
+from oocdnn.torch.limit.squeeze import reader_of
+from oocdnn.torch.limit.trace import Node
+from oocdnn.torch.limit.values import check_form
+
+if TYPE_CHECKING:
+    from oocdnn.torch.limit.forward import Forward
+    from oocdnn.torch.limit.step import Step
+
+
+class Backward:
+    """Reads tensors.
+
+    Attributes:
+        running: Backward passes, by autograd's numbers, until they end without an error.
+    """
+
+    def __init__(self, step: Step, forward: Forward) -> None:
+        self._step, self._forward = step, forward
+        self.running: set[int] = set()
+        self._reading: list[Entry] = []
+        self._reading_node: Node | None = None
+
+    def begin(self) -> None:
+        """A planned step has saved all by now."""
+        step = self._step
+        step.backward, step.codes = True, ()
+        if step.trials is not None:
+            step.trials.ends()
+        known = step.followed if step.mode is Mode.FOLLOW else None
+        if known is not None and step.event + 1 != known.timeline.forward:
+            step.differs()
+
+    def runs(self) -> None:
+        """Called in a backward pass."""
+        number = torch._C._current_graph_task_id()
+        if number != -1 and number not in self.running:
+            self.running.add(number)
+            ended = partial(self.running.discard, number)
+            torch.autograd.Variable._execution_engine.queue_callback(ended)
+
+    def read_held(self, held: Held) -> None:
+        """An event, unless it is an earlier step's: a tensor that the plan keeps."""
+        step = self._step
+        if not self._forward.is_of(held):
+            return
+        step.event += 1
+        step.course.before(step.event)
+        if self._reading:
+            self._let_go(None, torch._C._current_autograd_node())
+        step.course.goes(step.event)
+
+    def storage(self, packed: Packed) -> Tensor:
+        """The device's bytes for a node that asks for them, which is an event unless they are an
+        earlier step's."""
+        step, entry = self._step, packed.entry
+        node = torch._C._current_autograd_node()
+        if step.numbered.get(entry.number) is not entry:
+            check_form(packed, node)
+            return step.values.storage(entry)
+        step.event += 1
+        if step.recorder is not None:
+            step.recorder.stop(None)
+            if step.trials is not None and entry.number in step.found.forms:
+                step.recorder.seen[entry].readers.add(reader_of(node, packed))
+        step.course.before(step.event)
+        check_form(packed, node)
+        self._let_go(entry, node)
+        storage = step.values.storage(entry)
+        step.course.after(entry)
+        if step.recorder is not None:
+            step.recorder.go(entry, node)
+        step.course.goes(step.event)
+        return storage
+
+    def stop(self) -> None:
+        """Holds no node from here on."""
+        self._reading_node = None
+
+    def _let_go(self, entry: Entry | None, node: Node | None) -> None:
+        """Holds the device's bytes of the tensors of the running operation only, beyond what the
+        plan holds."""
+        step, latest = self._step, self._reading
+        if node is not self._reading_node:
+            for other in latest:
+                given_up = other is not entry and other.comes_back
+                if given_up and step.course.finished(step.event, other):
+                    step.store.drop(other)
+            latest.clear()
+            self._reading_node = node
+        if entry is not None and entry not in latest:
+            latest.append(entry)
