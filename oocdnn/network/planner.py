@@ -67,6 +67,12 @@ class Plan:
         bound = min(self.bound, simulation.seconds)
         return replace(self, timeline=timeline, links=links, simulation=simulation, bound=bound)
 
+    def reserving(self, reserved: Reserved) -> Plan:
+        """With what its schedule reserves, and what that takes the host."""
+        nbytes = reserved(self.schedule)
+        plan = replace(self, reserved=nbytes, acting=reserved.acting(self.schedule))
+        return plan.retimed(self.timeline, self.links)
+
     def explain(self) -> Explanation:
         """The policy of each tensor with its reason, and totals; `str` gives a table."""
         return explain(

@@ -102,9 +102,10 @@ class Reserving:
         if _bytes(best) > self._limit or best.fits or left <= _LEAST_SHARE * self._seconds:
             return best
         made = self._within(best.limit, now + left, best)
-        if made.seconds >= best.seconds or self._tell(made) > self._limit:
+        if made.seconds >= best.seconds:
             return best
-        return min(best, made, key=_seconds)
+        made = self._told(made)
+        return min(best, made, key=_seconds) if _bytes(made) <= self._limit else best
 
     def _alone(self, best: Plan, part: float) -> Plan:
         """A faster plan that leaves the allocator alone, of those that leave more than `part`, in
@@ -121,26 +122,22 @@ class Reserving:
                 break
             if made.seconds >= best.seconds:
                 break  # as are those that leave more
-            if self._tell(made) <= self._limit:
+            made = self._told(made)
+            if _bytes(made) <= self._limit:
                 best = min(best, made, key=_seconds)
             if not made.acting:
                 break
         return best
 
     def _made(self, room: int, seconds: float, start: Plan | None) -> Plan:
-        made = self._within(room, time.monotonic() + seconds, start)
-        self._tell(made)
-        return made
+        return self._told(self._within(room, time.monotonic() + seconds, start))
 
-    def _tell(self, made: Plan) -> int:
-        """Notes what the plan reserves."""
+    def _told(self, made: Plan) -> Plan:
+        """With what it reserves."""
         began = time.monotonic()
-        made.reserved = self._reserved(made.schedule)
-        made.acting = self._reserved.acting(made.schedule)
-        if made.acting:
-            made.simulation = made.retimed(made.timeline, made.links).simulation
+        told = made.reserving(self._reserved)
         self._telling = time.monotonic() - began
-        return made.reserved
+        return told
 
 
 def _parts(limit: int, least: int) -> list[float]:

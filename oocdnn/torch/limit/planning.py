@@ -22,6 +22,8 @@ from oocdnn.torch.limit.store import Store
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
 
+_STEERED = 4  # times that a kind's plan is steered anew, which takes long
+
 # From a timeline, bytes that may be reserved, what tells the bytes that a schedule reserves, and
 # what a copy takes the host, where that is known.
 Planner = Callable[[Timeline, int, "Reserved | None", float | None], "Plan | None"]
@@ -80,9 +82,12 @@ class Planning:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
         leave more are tried; if none serves, true where the step should be recorded again with
         more parts of convolutions, else the nearest plan stays."""
+        assert known.course is not None
+        if known.course.spacers.lost and known.steered < _STEERED:
+            known.steered += 1
+            self._steer(known)
         if known.gaps.tried >= TRIES or not known.measured:
             return False
-        assert known.course is not None
         excess = self._card.taken() + self._card.others() - self.limit
         if excess <= 0:
             known.gaps.keeps()
@@ -117,27 +122,57 @@ class Planning:
     def replan(self, known: Known) -> None:
         """The steps of the plan begin without unused memory, as the simulation does. A plan that
         keeps to the limit stays where the new one does not, or takes longer."""
-        room = self.limit - self._card.others() - known.gaps.nbytes
-        heap = None if known.allocations is None else self._card.heap()
-        reservation = None
-        if known.allocations is not None and heap is not None:
-            reservation = Reservation(
-                known.allocations, heap, room, self._steering_seconds, self._act_seconds(known)
-            )
+        room = self._room(known)
+        reservation = self._reservation(known, room)
         plan = self._planner(known.timeline, room, reservation, known.record.copying)
         latest = None
         if known.plan is not None and plan is not None:
             latest = known.plan.retimed(known.timeline, plan.links)
-        if known.course is not None and _is_better(latest, plan, room):
-            known.plan = known.course.plan = latest
-            known.course.spacers.restore()
+            if reservation is not None:
+                latest = latest.reserving(reservation)
+        stays = known.course is not None and _is_better(latest, plan, room)
+        known.plan = latest if stays else plan
+        if known.plan is None:
+            self._card.trim()
             return
-        known.plan = plan
+        if not stays or known.course is None:
+            spacers = Spacers(self._card, None)
+            known.course = Planned(self._store, known.plan, known.found, spacers)
+        known.course.plan = known.plan
+        self._take_up(known.course, reservation)
+
+    def _steer(self, known: Known) -> None:
+        """Steers the plan anew, from the memory that the allocator holds now."""
+        assert known.course is not None
+        room = self._room(known)
+        reservation = self._reservation(known, room)
+        if reservation is None:
+            return
+        plan = known.course.plan.reserving(reservation)
+        if _keeps_to(plan, room):
+            known.plan = known.course.plan = plan
+            self._take_up(known.course, reservation)
+        else:
+            with contextlib.suppress(OutOfMemory):
+                self.replan(known)
+
+    def _take_up(self, course: Planned, reservation: Reservation | None) -> None:
+        """The course's steering, from a step on that begins without unused memory."""
         self._card.trim()
-        if plan is not None:
-            steering = None if reservation is None else reservation.steering(plan.schedule)
-            spacers = Spacers(self._card, steering)
-            known.course = Planned(self._store, plan, known.found, spacers)
+        steering = None if reservation is None else reservation.steering(course.plan.schedule)
+        course.spacers = Spacers(self._card, steering)
+
+    def _room(self, known: Known) -> int:
+        """Bytes that may be reserved."""
+        return self.limit - self._card.others() - known.gaps.nbytes
+
+    def _reservation(self, known: Known, room: int) -> Reservation | None:
+        """What schedules reserve from now on, where allocations are known."""
+        heap = None if known.allocations is None else self._card.heap()
+        if known.allocations is None or heap is None:
+            return None
+        act = self._act_seconds(known)
+        return Reservation(known.allocations, heap, room, self._steering_seconds, act)
 
     def _act_seconds(self, known: Known) -> float:
         """Seconds of the host for an act of a steering."""

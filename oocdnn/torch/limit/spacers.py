@@ -10,14 +10,18 @@ from oocdnn.torch.limit.heap.allocations import Point
 from oocdnn.torch.limit.heap.allocator import Allocator
 from oocdnn.torch.limit.heap.steering import Steering
 
-_RESTORED = 4  # times
 _ENOUGH = 100  # acts, whose time is known
 _PROBES, _PROBED = 32, 4 << 20  # acts that are tried, and their bytes
 
 
 class Spacers:
-    """Takes and gives back what a steering says. Where the allocator is in another state than
-    expected, it does nothing for the rest of the step."""
+    """Takes and gives back what a steering says.
+
+    Attributes:
+        used: Whether there is anything to take.
+        lost: Whether the allocator was in another state than expected, as after `empty_cache`. Then
+            nothing is done until `restore`.
+    """
 
     def __init__(self, card: Card, steering: Steering | None) -> None:
         self._card = card
@@ -25,8 +29,7 @@ class Spacers:
         self._end = 0 if steering is None else steering.end
         self.used = bool(self._acts)
         self._held: set[int] = set()  # addresses
-        self._lost = False
-        self._restored = 0
+        self.lost = False
         self._count, self._spent = 0, 0.0  # acts, and the seconds of the host for them
         self._map()
 
@@ -36,16 +39,14 @@ class Spacers:
         return self._spent / self._count if self._count >= _ENOUGH else None
 
     def ends(self) -> None:
-        """The step ends. Where the allocator was in another state, as after `empty_cache`, its
-        memory is what a step begins with again; not without end, since that takes long."""
-        self._release()
-        if self._lost and self._restored < _RESTORED:
-            self._restored += 1
-            self.restore()
+        """The step ends: gives everything back."""
+        for address in self._held:
+            self._card.give(address)
+        self._held.clear()
 
     def restore(self) -> None:
         """Has the allocator hold what a step begins with."""
-        self._lost = False
+        self.lost = False
         self._card.trim()
         self._map()
 
@@ -62,7 +63,7 @@ class Spacers:
     def at(self, point: Point) -> None:
         """The runtime acts here."""
         acts = self._acts.get(point)
-        if acts is None or self._lost:
+        if acts is None or self.lost:
             return
         began = time.perf_counter()
         for address, nbytes in acts:
@@ -88,13 +89,8 @@ class Spacers:
 
     def stop(self) -> None:
         """Gives everything back, and does nothing for the rest of the step."""
-        self._lost = self.used
-        self._release()
-
-    def _release(self) -> None:
-        for address in self._held:
-            self._card.give(address)
-        self._held.clear()
+        self.lost = self.used
+        self.ends()
 
 
 def probed_act_seconds(card: Card) -> float:
