@@ -81,11 +81,13 @@ class Planning:
     def check(self, known: Known, division: Division) -> bool:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
         leave more are tried; if none serves, true where the step should be recorded again with
-        more parts of convolutions, else the nearest plan stays."""
+        more parts of convolutions, else the nearest plan stays. A step whose steering ended midway
+        tells nothing of its plan, which is steered anew."""
         assert known.course is not None
         if known.course.spacers.lost and known.steered < _STEERED:
             known.steered += 1
             self._steer(known)
+            return False
         if known.gaps.tried >= TRIES or not known.measured:
             return False
         excess = self._card.taken() + self._card.others() - self.limit
