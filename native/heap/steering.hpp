@@ -2,7 +2,7 @@
 //
 // The allocator takes the smallest free block that holds a request. Where the runtime acts it can
 // take free blocks itself, so that what is allocated next goes into the holes that it leaves, and
-// give them back when it acts again. Which holes these are is found in simulation, one group of
+// give them back where it acts later. Which holes these are is found in simulation, one group of
 // allocations after the other: nothing is taken where the allocator's own choice does no harm; else
 // holes are left at the addresses that a placement of the whole step has for them. Where a group
 // ends up elsewhere, the rest of the step is placed anew.
