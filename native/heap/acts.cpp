@@ -10,7 +10,7 @@ namespace {
 using Acts = std::vector<Act>;
 
 // What is free, and what the runtime holds.
-struct State {
+struct Memory {
   Arena arena;
   std::map<int64_t, int64_t> held;  // bytes, by address
 
@@ -46,7 +46,7 @@ struct State {
 class Writer {
  public:
   Writer(const Arena& arena, std::span<const Interval> ranges, int64_t least)
-      : state_{arena, {}}, ranges_(ranges), least_(least) {}
+      : memory_{arena, {}}, ranges_(ranges), least_(least) {}
 
   void Write(int64_t number, const Steered& group);
   Acts Written() { return std::move(acts_); }
@@ -56,24 +56,24 @@ class Writer {
   [[nodiscard]] Acts Fewer(Acts acts, const Steered& group, bool last_first) const;
   [[nodiscard]] bool Serve(const Acts& acts, const Steered& group) const;
 
-  State state_;
+  Memory memory_;
   const std::span<const Interval> ranges_;
   const int64_t least_;
   Acts acts_;
 };
 
 void Writer::Write(int64_t number, const Steered& group) {
-  if (!group.steers) state_.GiveAll();
-  for (const Interval& one : group.frees) state_.arena.Give(one);
-  if (group.steers && (!state_.held.empty() || !group.divided.taken.empty())) {
+  if (!group.steers) memory_.GiveAll();
+  for (const Interval& one : group.frees) memory_.arena.Give(one);
+  if (group.steers && (!memory_.held.empty() || !group.divided.taken.empty())) {
     const Acts all = All(number, group);
     const Acts first = Fewer(all, group, false), last = Fewer(all, group, true);
     for (const Act& act : first.size() < last.size() ? first : last) {
-      state_.Do(act);
+      memory_.Do(act);
       acts_.push_back(act);
     }
   }
-  for (const Request& one : group.requests) state_.Do(one);
+  for (const Request& one : group.requests) memory_.Do(one);
 }
 
 // Gives back what is held. Takes all free intervals, the largest first, which no other can be taken
@@ -82,10 +82,10 @@ Acts Writer::All(int64_t number, const Steered& group) const {
   Acts acts;
   const auto take = [&](const Interval& one) { acts.push_back({number, one.address, one.bytes}); };
   const auto give = [&](const Interval& one) { acts.push_back({number, one.address, 0}); };
-  for (const auto& [address, bytes] : state_.held) give({address, bytes});
+  for (const auto& [address, bytes] : memory_.held) give({address, bytes});
   const auto& [opened, taken] = group.divided;
   if (taken.empty()) return acts;
-  State released = state_;
+  Memory released = memory_;
   released.GiveAll();
   std::vector<Interval> whole = Within(released.arena.free(), ranges_);
   std::erase_if(whole, [&](const Interval& one) { return one.bytes <= least_; });
@@ -123,12 +123,12 @@ Acts Writer::Fewer(Acts acts, const Steered& group, bool last_first) const {
     }
     return left;
   };
-  const size_t given = state_.held.size();  // the leading releases
+  const size_t given = memory_.held.size();  // the leading releases
   for (size_t i = 0; i < acts.size(); ++i) {
     const size_t place = last_first ? acts.size() - 1 - i : i;
     const bool gives = acts[place].bytes == 0;
     if (out[place] != 0 || (gives && place >= given)) continue;
-    const int64_t bytes = gives ? state_.held.at(acts[place].address) : 0;
+    const int64_t bytes = gives ? memory_.held.at(acts[place].address) : 0;
     size_t other = place + 1;
     while (other < acts.size() && (out[other] != 0 || acts[other].bytes != bytes ||
                                    acts[other].address != acts[place].address)) {
@@ -148,8 +148,8 @@ Acts Writer::Fewer(Acts acts, const Steered& group, bool last_first) const {
 
 // Whether acts and requests have the addresses that they are to have.
 bool Writer::Serve(const Acts& acts, const Steered& group) const {
-  State state = state_;
-  const auto done = [&](const auto& one) { return state.Do(one); };
+  Memory memory = memory_;
+  const auto done = [&](const auto& one) { return memory.Do(one); };
   return std::all_of(acts.begin(), acts.end(), done) &&
          std::all_of(group.requests.begin(), group.requests.end(), done);
 }
