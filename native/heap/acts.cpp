@@ -45,13 +45,14 @@ struct Memory {
 
 class Writer {
  public:
-  Writer(const Arena& arena, std::span<const Interval> ranges, int64_t least)
-      : memory_{arena, {}}, ranges_(ranges), least_(least) {}
+  Writer(const Arena& arena, std::span<const Interval> ranges, int64_t least, Deadline* deadline)
+      : memory_{arena, {}}, ranges_(ranges), least_(least), deadline_(deadline) {}
 
   void Write(int64_t number, const Steered& group);
   Acts Written() { return std::move(acts_); }
 
  private:
+  [[nodiscard]] Acts ActsOf(int64_t number, const Steered& group) const;
   [[nodiscard]] Acts All(int64_t number, const Steered& group) const;
   [[nodiscard]] Acts Fewer(Acts acts, const Steered& group, bool last_first) const;
   [[nodiscard]] bool Serve(const Acts& acts, const Steered& group) const;
@@ -59,6 +60,7 @@ class Writer {
   Memory memory_;
   const std::span<const Interval> ranges_;
   const int64_t least_;
+  Deadline* const deadline_;
   Acts acts_;
 };
 
@@ -66,9 +68,7 @@ void Writer::Write(int64_t number, const Steered& group) {
   if (!group.steers) memory_.GiveAll();
   for (const Interval& one : group.frees) memory_.arena.Give(one);
   if (group.steers && (!memory_.held.empty() || !group.divided.taken.empty())) {
-    const Acts all = All(number, group);
-    const Acts first = Fewer(all, group, false), last = Fewer(all, group, true);
-    for (const Act& act : first.size() < last.size() ? first : last) {
+    for (const Act& act : ActsOf(number, group)) {
       memory_.Do(act);
       acts_.push_back(act);
     }
@@ -76,8 +76,16 @@ void Writer::Write(int64_t number, const Steered& group) {
   for (const Request& one : group.requests) memory_.Do(one);
 }
 
-// Gives back what is held. Takes all free intervals, the largest first, which no other can be taken
-// for; then of those with holes everything again in parts.
+Acts Writer::ActsOf(int64_t number, const Steered& group) const {
+  if (Serve({}, group)) return {};
+  Acts all = All(number, group);
+  if (deadline_->Passed()) return all;
+  Acts first = Fewer(all, group, false), last = Fewer(std::move(all), group, true);
+  return first.size() < last.size() ? first : last;
+}
+
+// Gives back what is held. Takes all free intervals, the largest first, so that no larger one can
+// be taken instead; then of those with holes everything again in parts.
 Acts Writer::All(int64_t number, const Steered& group) const {
   Acts acts;
   const auto take = [&](const Interval& one) { acts.push_back({number, one.address, one.bytes}); };
@@ -157,8 +165,8 @@ bool Writer::Serve(const Acts& acts, const Steered& group) const {
 }  // namespace
 
 std::vector<Act> ActsOf(std::span<const Steered> groups, const Arena& arena,
-                        std::span<const Interval> ranges, int64_t least) {
-  Writer writer(arena, ranges, least);
+                        std::span<const Interval> ranges, int64_t least, Deadline* deadline) {
+  Writer writer(arena, ranges, least, deadline);
   for (size_t number = 0; number < groups.size(); ++number) {
     writer.Write(static_cast<int64_t>(number), groups[number]);
   }

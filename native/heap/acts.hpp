@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "heap/arena.hpp"
+#include "heap/deadline.hpp"
 
 namespace oocdnn::heap {
 
@@ -35,8 +36,9 @@ struct Steered {
 };
 
 // The acts of a step, in order. It begins with these free intervals; those in the ranges can be
-// taken, but none of at most `least` bytes, which serve no request either.
+// taken, but none of at most `least` bytes, which serve no request either. Once the deadline has
+// passed there may be more acts than are needed.
 std::vector<Act> ActsOf(std::span<const Steered> groups, const Arena& arena,
-                        std::span<const Interval> ranges, int64_t least);
+                        std::span<const Interval> ranges, int64_t least, Deadline* deadline);
 
 }  // namespace oocdnn::heap

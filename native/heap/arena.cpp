@@ -73,7 +73,7 @@ Arena::Arena(std::vector<Interval> used, std::span<const Interval> ranges,
 }
 
 int64_t Arena::Allocate(int64_t bytes) {
-  auto best = Next({0, bytes - 1});
+  auto best = Next({kNowhere, bytes - 1});
   if (best == free_.end()) return kNowhere;
   for (auto next = Next(*best); next != free_.end() && MostOf(*next) < MostOf(*best);) {
     best = next;

@@ -13,9 +13,10 @@
 namespace oocdnn::heap {
 
 struct Steering {
-  int64_t end = 0;        // address up to which everything is mapped before the first step
-  int64_t reserved = 0;   // most bytes taken from the driver
-  std::vector<Act> acts;  // in order; what no act gives back is at the end of the step
+  int64_t end = 0;       // address up to which everything is mapped before the first step
+  int64_t reserved = 0;  // most bytes taken from the driver
+  // In order. What no act gives back is given back at the end of the step.
+  std::vector<Act> acts;
 };
 
 class Frame {

@@ -105,7 +105,7 @@ bool Search::Run(std::vector<Act>* acts) {
     taken_ = outcome->taken;
     steered.push_back(SteeredOf(part, {std::move(outcome->opened), std::move(outcome->taken)}));
   }
-  *acts = ActsOf(steered, begin, ranges_, frame_.least());
+  *acts = ActsOf(steered, begin, ranges_, frame_.least(), deadline_);
   return true;
 }
 

@@ -83,7 +83,7 @@ def _at_depth(
 
 
 def _power_of_two_in(number: int) -> int:
-    """The largest power of 2 that divides it, up to the coarsest steps; 0 for 0."""
+    """The largest power of 2 that divides it, at most `_COARSEST`; 0 for 0, which comes last."""
     return min(number & -number, _COARSEST)
 
 

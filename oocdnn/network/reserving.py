@@ -62,8 +62,8 @@ class Reserving:
         self._telling = 0.0  # seconds that the last answer of `reserved` took
 
     def run(self) -> Plan:
-        """The first plan that fits, or a faster one that leaves as much; where none fits, the one
-        that reserves least."""
+        """The first plan that fits, or a faster one that leaves as much or more; where none fits,
+        the one that reserves least."""
         limit, part = self._limit, 0.0
         best = last = self._made(limit, _FIRST_SHARE * self._seconds, None)
         while _bytes(best) > limit and self._parts:
@@ -76,7 +76,7 @@ class Reserving:
                 last = self._made(room, seconds, start)
                 best = min(best, last, key=_bytes)
         if _bytes(best) <= limit and best.acting:
-            best = self._alone(best, part)
+            best = self._alone(best)
         best = self._again(best)
         best.limit, best.planning = limit, time.monotonic() - self._began
         return best
@@ -107,14 +107,14 @@ class Reserving:
         made = self._told(made)
         return min(best, made, key=_seconds) if _bytes(made) <= self._limit else best
 
-    def _alone(self, best: Plan, part: float) -> Plan:
-        """A faster plan that leaves the allocator alone, of those that leave more than `part`, in
-        part of the time."""
+    def _alone(self, best: Plan) -> Plan:
+        """The fastest of this plan and of those that leave more, up to the first that leaves the
+        allocator alone, in part of the time."""
         end = time.monotonic() + _ALONE_SHARE * self._seconds
-        for one in [further for further in self._parts if further > part]:
+        for part in self._parts:
             if time.monotonic() > end:
                 break
-            room = self._limit - int(one * self._limit)
+            room = self._limit - int(part * self._limit)
             start = best if best.peak_bytes > room else None
             try:
                 made = self._within(room, time.monotonic() + _LEAST_SHARE * self._seconds, start)
@@ -125,8 +125,8 @@ class Reserving:
             made = self._told(made)
             if _bytes(made) <= self._limit:
                 best = min(best, made, key=_seconds)
-            if not made.acting:
-                break
+                if not made.acting:
+                    break
         return best
 
     def _made(self, room: int, seconds: float, start: Plan | None) -> Plan:

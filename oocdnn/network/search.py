@@ -36,7 +36,7 @@ _ALL = sum(share for _, share in _SEARCHES)  # their share where the program has
 _POOR = 1.02  # of what the program gives them, for its choices: more of it is of no use
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
-_FITTED = 1.03  # of the plan of a higher limit that is fitted: a slower one leads to no good one
+_FITTED = 1.03  # times the plan for a higher limit; where it is slower once it fits, a poor start
 
 
 class Problem:

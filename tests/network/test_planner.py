@@ -23,6 +23,7 @@ from oocdnn.network.greedy import fitted, greedy
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.planner import Plan, curve, least_limit, plan
 from oocdnn.network.polish import polished
+from oocdnn.network.reserving import Reserving
 from oocdnn.network.schedule import Scheduler, schedule
 from oocdnn.network.search import Problem
 from oocdnn.network.simulate import simulate
@@ -249,35 +250,62 @@ def test_a_schedule_at_other_times_of_copies() -> None:
 
 
 class Gaps:
-    """An allocator that reserves so many bytes besides, and fewer where the host acts: at position
-    1, as soon as the schedule's peak is above `free`."""
+    """An allocator that reserves so many bytes besides. The host acts at position 1."""
 
-    def __init__(self, nbytes: int, *, free: int = 1 << 60, host: float = 0.0) -> None:
-        self._nbytes, self._free, self._host = nbytes, free, host
+    def __init__(self, nbytes: int, host: float = 0.0) -> None:
+        self._nbytes, self._host = nbytes, host
 
     def __call__(self, schedule: Schedule) -> int:
         return schedule.peak_bytes + self._nbytes
 
     def acting(self, schedule: Schedule) -> dict[int, float]:
-        return {1: self._host} if schedule.peak_bytes > self._free else {}
+        return {1: self._host} if self._host else {}
 
 
-def test_plans_that_leave_the_allocator_alone_are_taken_where_they_are_faster() -> None:
+class Answers:
+    """Bytes and the host's seconds, for one schedule after the other."""
+
+    def __init__(self, *answers: tuple[int, dict[int, float]]) -> None:
+        self._answers, self.told = answers, 0
+
+    def __call__(self, schedule: Schedule) -> int:
+        self.told += 1
+        return self._answers[self.told - 1][0]
+
+    def acting(self, schedule: Schedule) -> dict[int, float]:
+        return self._answers[self.told - 1][1]
+
+
+@pytest.mark.parametrize(
+    ("host", "others", "told"),
+    [
+        (1.0, [(0, {})], 2),
+        (1.0, [(1, {}), (0, {})], 3),  # the first of the others does not fit
+        (1.0, [(0, {1: 0.5}), (0, {})], 3),
+        (1e-9, [(0, {})], 1),  # no other is faster
+    ],
+)
+def test_plans_that_leave_the_allocator_alone_are_taken_where_they_are_faster(
+    host: float, others: list[tuple[int, dict[int, float]]], told: int
+) -> None:
     timeline = chain_of([MIB] * 12, [1e-5] * 12, recipes=True)
     limit = int(0.7 * timeline.peak_bytes)
-    free = plan(timeline, [LINK], limit, seconds=0.5).peak_bytes - 1
-    alone = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(0, free=free, host=1.0))
-    assert alone.peak_bytes <= free
-    assert alone.acting == {}
-    steered = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(0, free=free, host=1e-9))
-    assert steered.acting == {1: 1e-9}
-    assert steered.seconds < alone.seconds
+    made = planner._within(Problem(timeline, [LINK]), limit, time.monotonic() + 0.2)
+
+    def within(room: int, end: float, start: Plan | None) -> Plan:
+        return replace(made)
+
+    answers = Answers((limit, {1: host}), *((limit + more, acting) for more, acting in others))
+    found = Reserving(within, answers, least_limit(timeline), limit, 60.0).run()
+    assert answers.told == told
+    assert found.reserved == limit
+    assert found.acting == ({} if told > 1 else {1: host})
 
 
 def test_the_host_acts_in_a_plans_seconds() -> None:
     timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=True)
     limit = int(0.7 * timeline.peak_bytes)
-    steered = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(0, free=0, host=1.0))
+    steered = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(0, host=1.0))
     assert steered.seconds >= 1.0
     assert steered.retimed(timeline, steered.links).seconds == steered.seconds
 

@@ -292,11 +292,37 @@ def test_memory_is_mapped_again_beside_what_a_step_left() -> None:
         for _ in range(3):
             card.trim()
             step()
-            steered = kind.steered
             assert not kind.course.spacers.lost
             step()
+            assert kind.steered == 0
             assert card.taken() <= run.limit
-            assert kind.steered == steered
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_plan_is_steered_anew_after_a_step_that_was_not_steered() -> None:
+    with limited(0.5) as (run, kind, card, step):
+        while not run.settled:
+            step()
+
+        def losing() -> Spacers:
+            before = kind.course.spacers
+            before.lost = True
+            step()
+            return before
+
+        for _ in range(3):
+            assert losing() is not kind.course.spacers
+            assert not kind.course.spacers.lost
+            assert kind.steered == 1
+            step()
+            assert kind.steered == 0
+            assert card.taken() <= run.limit
+        for number in range(1, 5):
+            assert losing() is not kind.course.spacers
+            assert kind.steered == number
+        assert losing() is kind.course.spacers  # that takes long, and did not help
+        step()
+        assert kind.course.spacers.lost
 
 
 class Elsewhere(HostCard):

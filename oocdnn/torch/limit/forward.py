@@ -56,8 +56,8 @@ class Forward:
         step = self._step
         index, codes = step.packs, step.codes
         if index < len(codes) and codes[index] == STAYS:
-            if step.event > 0 and not self.holds:
-                return False  # the next step begins
+            if step.event > 0 and not self.holds:  # `over`, in less time
+                return False
             step.packs = index + 1
             return True
         if not self._keeps_all or step.backward:
@@ -123,7 +123,7 @@ class Forward:
             saved = Packed(self._entry_of(tensor), tensor, step.gone)
         else:
             saved = Kept(tensor)
-        if step.trials is not None and step.selected:
+        if step.trials is not None:
             step.found.numbers.append(saved.entry.number if isinstance(saved, Packed) else -1)
         return saved
 

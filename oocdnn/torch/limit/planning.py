@@ -22,7 +22,7 @@ from oocdnn.torch.limit.store import Store
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
 
-_STEERED = 4  # times that a kind's plan is steered anew, which takes long
+_STEERED = 4  # times in a row that a kind's plan is steered anew, which takes long
 
 # From a timeline, bytes that may be reserved, what tells the bytes that a schedule reserves, and
 # what a copy takes the host, where that is known.
@@ -84,7 +84,9 @@ class Planning:
         more parts of convolutions, else the nearest plan stays. A step whose steering ended midway
         tells nothing of its plan, which is steered anew."""
         assert known.course is not None
-        if known.course.spacers.lost and known.steered < _STEERED:
+        if not known.course.spacers.lost:
+            known.steered = 0
+        elif known.steered < _STEERED:
             known.steered += 1
             self._steer(known)
             return False
@@ -149,6 +151,7 @@ class Planning:
         room = self._room(known)
         reservation = self._reservation(known, room)
         if reservation is None:
+            known.course.spacers.restore()
             return
         plan = known.course.plan.reserving(reservation)
         if _keeps_to(plan, room):
@@ -159,10 +162,13 @@ class Planning:
                 self.replan(known)
 
     def _take_up(self, course: Planned, reservation: Reservation | None) -> None:
-        """The course's steering, from a step on that begins without unused memory."""
+        """The course's steering, from a step on that begins without unused memory. Where nothing
+        is known of that, it stays."""
+        if reservation is None:
+            course.spacers.restore()
+            return
         self._card.trim()
-        steering = None if reservation is None else reservation.steering(course.plan.schedule)
-        course.spacers = Spacers(self._card, steering)
+        course.spacers = Spacers(self._card, reservation.steering(course.plan.schedule))
 
     def _room(self, known: Known) -> int:
         """Bytes that may be reserved."""
@@ -170,10 +176,12 @@ class Planning:
 
     def _reservation(self, known: Known, room: int) -> Reservation | None:
         """What schedules reserve from now on, where allocations are known."""
-        heap = None if known.allocations is None else self._card.heap()
-        if known.allocations is None or heap is None:
+        if known.allocations is None:
             return None
-        act = self._act_seconds(known)
+        act = self._act_seconds(known)  # may allocate
+        heap = self._card.heap()
+        if heap is None:
+            return None
         return Reservation(known.allocations, heap, room, self._steering_seconds, act)
 
     def _act_seconds(self, known: Known) -> float:

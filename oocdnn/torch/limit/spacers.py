@@ -88,19 +88,20 @@ class Spacers:
         return True
 
     def stop(self) -> None:
-        """Gives everything back, and does nothing for the rest of the step."""
+        """Gives everything back, and does nothing until `restore`."""
         self.lost = self.used
         self.ends()
 
 
 def probed_act_seconds(card: Card) -> float:
-    """Seconds of the host for an act, by trial."""
-    began = time.perf_counter()
-    for _ in range(_PROBES // 2):
+    """Seconds of the host for an act, by trial; 0 where nothing can be taken."""
+    began = 0.0
+    for _ in range(1 + _PROBES // 2):
         address = card.take(_PROBED)
         if not address:
             return 0.0
         card.give(address)
+        began = began or time.perf_counter()  # the first one may map memory
     return (time.perf_counter() - began) / _PROBES
 
 

@@ -29,6 +29,7 @@ class Step:
         mode: Of the step before.
 
     Attributes:
+        mode: That of the step before until the kind is chosen.
         selected: Whether its kind is chosen.
         backward: Whether backward has begun.
         event: Number of the latest one.
@@ -36,6 +37,10 @@ class Step:
         codes: What the plan does with them.
         traced: Those that the trace has; None: all.
         numbered: The entries that autograd holds.
+        recorder: Measures the step, where it is recorded.
+        trials: Looks for recipes, in a kind's first step.
+        course: What happens to the tensors between forward and backward.
+        values: Reads them.
         found: What a recorded step finds.
         followed: The kind, where it has a plan.
         unplanned: The kind, where it has none.
@@ -112,7 +117,7 @@ class Step:
                 del self.numbered[entry.number]
 
     def leave(self) -> None:
-        """The step ends without backward."""
+        """The step ends: what the runtime took is given back."""
         self.course.ends()
 
     def ends(self) -> None:

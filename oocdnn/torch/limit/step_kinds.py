@@ -72,7 +72,7 @@ class Known:
     number: int = 0
     further: bool = False
     watched: int = 0  # steps whose allocations were recorded because they might have been its own
-    steered: int = 0  # times that its plan was steered anew
+    steered: int = 0  # times in a row that its plan was steered anew
 
     def is_like(self, other: Known) -> bool:
         """Whether both save the same."""
