@@ -436,8 +436,8 @@ typedef struct oocdnn_heap_act {
   int64_t bytes; /* 0: it gives back what it took there */
 } oocdnn_heap_act;
 
-/* Acts, in order, under which allocations leave few gaps. What no act gives back is given back at the
- * end of the step, or in front of a group in which the runtime may not act. */
+/* Acts, in order, under which allocations leave few gaps. What no act gives back is given back at
+ * the end of the step, or in front of a group in which the runtime may not act. */
 typedef struct oocdnn_steering {
   const oocdnn_heap_act* acts;
   int64_t act_count;
