@@ -41,11 +41,14 @@ BASE, MAPPED = 64 * PAGE, 20 * PAGE  # of the range
 FAR = [BASE + MAPPED + pages * PAGE for pages in (7, 8, 12)]  # pages in use behind it
 
 
+SIZES = st.integers(2, 12) | st.integers(2, 60)  # MiB; the first fit beside what is in use far away
+
+
 @given(
-    actions=st.lists(st.tuples(st.booleans(), st.integers(2, 60), st.integers(0, 99)), max_size=60),
-    far=st.lists(st.sampled_from(FAR), unique=True),
+    actions=st.lists(st.tuples(st.booleans(), SIZES, st.integers(0, 99)), min_size=4, max_size=60),
+    far=st.lists(st.sampled_from(FAR), min_size=1, unique=True),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_an_arena_has_the_addresses_of_the_allocator(
     actions: Sequence[tuple[bool, int, int]], far: list[int]
 ) -> None:
