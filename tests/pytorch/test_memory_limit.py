@@ -22,6 +22,7 @@ from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Copy, HostCard
+from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.parts import Table
 from oocdnn.torch.limit.record import Record, Recorder
@@ -354,6 +355,32 @@ def test_the_collectors_first_threshold_is_higher_within_a_limit(card: HostCard)
         gc.set_threshold(1 << 30, 9, 8)
         with memory_limit(LIMIT, card=card):
             assert gc.get_threshold()[:2] == ((1 << 31) - 1, 9)
+        gc.set_threshold(0, 9, 8)
+        with memory_limit(LIMIT, card=card):
+            assert gc.get_threshold()[:2] == (0, 9)
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_the_collectors_first_threshold_counts_what_steps_save(card: HostCard) -> None:
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(500, 9, 8)
+        with memory_limit(LIMIT, card=card):
+            for saved, threshold in ((100, 4400), (50, 4400), (200, 4800)):
+                collector.expects(saved)
+                assert gc.get_threshold()[0] == threshold
+            gc.set_threshold(100, 9, 8)
+            collector.expects(300)
+            assert gc.get_threshold()[0] == 100  # the program's own
+        collector.expects(400)
+        assert gc.get_threshold()[0] == 100
+        with memory_limit(LIMIT, card=card):
+            assert gc.get_threshold()[0] == 800
+            net, _, optimizer, _ = pair()
+            step(net, optimizer)
+            assert gc.get_threshold()[0] > 800
+        assert gc.get_threshold()[0] == 100
     finally:
         gc.set_threshold(*before)
 
