@@ -71,7 +71,7 @@ class Plan:
         """With what its schedule reserves, and what that takes the host."""
         nbytes = reserved(self.schedule)
         plan = replace(self, reserved=nbytes, acting=reserved.acting(self.schedule))
-        return plan.retimed(self.timeline, self.links)
+        return plan if plan.acting == self.acting else plan.retimed(self.timeline, self.links)
 
     def explain(self) -> Explanation:
         """The policy of each tensor with its reason, and totals; `str` gives a table."""
