@@ -9,7 +9,7 @@ namespace {
 
 using Acts = std::vector<Act>;
 
-// What is free, and what the runtime holds.
+// The simulated memory: free intervals, and blocks that the runtime holds.
 struct Memory {
   Arena arena;
   std::map<int64_t, int64_t> held;  // bytes, by address
@@ -154,7 +154,7 @@ Acts Writer::Fewer(Acts acts, const Steered& group, bool last_first) const {
   return rest();
 }
 
-// Whether acts and requests have the addresses that they are to have.
+// True if the simulated allocator serves every act and every request at its address.
 bool Writer::Serve(const Acts& acts, const Steered& group) const {
   Memory memory = memory_;
   const auto done = [&](const auto& one) { return memory.Do(one); };

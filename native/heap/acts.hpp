@@ -21,9 +21,9 @@ struct Act {
   int64_t bytes = 0;  // 0: it is given back
 };
 
-// What a group asks for, in order.
+// One request of a group: an allocation or its end.
 struct Request {
-  bool begins = false;  // an allocation, which is to be at that address; else an end
+  bool begins = false;  // an allocation, wanted at the interval's address; else the end of one
   Interval interval;
 };
 

@@ -23,13 +23,13 @@ struct Interval {
 // An address that no memory has.
 constexpr int64_t kNowhere = int64_t{1} << 61;
 
-// What lies between the ranges and behind them, which are in order of address.
+// The gaps between ranges, and the one behind the last. Ranges are in order of address.
 std::vector<Interval> Unmapped(std::span<const Interval> ranges);
 
 class Arena {
  public:
-  // What is not in use in the ranges, which are in order of address; `unmapped` is what Unmapped
-  // has for them, and stays.
+  // The parts of the ranges that are not in use are free. Ranges are in order of address;
+  // `unmapped` is the result of Unmapped for them, and outlives the arena.
   Arena(std::vector<Interval> used, std::span<const Interval> ranges,
         std::span<const Interval> unmapped);
   // With these free intervals, in order of address.

@@ -36,12 +36,12 @@ class Forward:
 
     @property
     def holds(self) -> bool:
-        """Whether autograd holds a tensor of the step, parameters and small ones aside."""
+        """True if autograd holds a tensor of the step that may move."""
         return bool(self._step.numbered) or self._holder() is not None
 
     @property
     def over(self) -> bool:
-        """Whether all that forward saved is gone without backward."""
+        """True if autograd released every tensor that forward saved before backward read one."""
         if self._keeps_all:
             return self._step.packs > 0 and self._first() is None
         return self._step.event > 0 and not self.holds
@@ -51,8 +51,8 @@ class Forward:
         return self._step.mode is Mode.KEEP and self._step.selected
 
     def passes(self) -> bool:
-        """Whether the next tensor that is saved stays, whatever it is. It is counted here, without
-        the lock: only the thread of forward gets that far."""
+        """True if the next saved tensor stays on the device, whatever it is; it is counted then.
+        Needs no lock: only forward's thread reaches the count."""
         step = self._step
         index, codes = step.packs, step.codes
         if index < len(codes) and codes[index] == STAYS:

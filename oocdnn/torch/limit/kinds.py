@@ -86,6 +86,7 @@ class Kind:
     def _raw(self) -> Callable[[Node], tuple[Any, ...]]:
         """Reads the attributes as the node has them."""
         readers = tuple(map(_reader, self.attributes))
+        # One call for all; for a single name it would give no tuple.
         if len(readers) > 1 and not any(name[0] == "@" for name in self.attributes):
             return attrgetter(*(f"_saved_{name}" for name in self.attributes))
         return lambda node: tuple([read(node) for read in readers])
