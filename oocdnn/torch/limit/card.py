@@ -144,7 +144,7 @@ class _CudaCopy:
         return self._card.swapper.done(self._ticket)
 
     def wait(self) -> None:
-        self._card.swapper.wait(self._ticket, self._card.stream().cuda_stream)
+        self._card.wait_for(self._ticket)
 
 
 _CYCLES = 2e9  # of a GPU in a second, or a little less
@@ -162,29 +162,26 @@ class CudaCard:
         self.swapper = NativeSwapper(device.index)
         self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)
-        self._streams: dict[int, torch.cuda.Stream] = {}  # current ones so far
-        self._compute: torch.cuda.Stream | None = None
+        self._index = int(device.index)
+        self._streams: dict[int, torch.cuda.Stream] = {}  # that were the compute stream so far
+        self.begin()
 
     def begin(self) -> None:
-        self._compute = self._current()
-
-    def stream(self) -> torch.cuda.Stream:
-        """The compute stream."""
-        return self._current() if self._compute is None else self._compute
-
-    def _current(self) -> torch.cuda.Stream:
-        raw = torch._C._cuda_getCurrentRawStream(self.device.index)
-        known = self._streams.get(raw)
+        self._raw = self._current()
+        known = self._streams.get(self._raw)
         if known is None:
-            known = self._streams[raw] = torch.cuda.current_stream(self.device)
-        return known
+            known = self._streams[self._raw] = torch.cuda.current_stream(self.device)
+        self._compute = known
+
+    def _current(self) -> int:
+        """The current stream, as CUDA has it."""
+        return int(torch._C._cuda_getCurrentRawStream(self._index))
 
     def holds(self, tensor: Tensor) -> bool:
-        here = tensor.is_cuda and tensor.get_device() == self.device.index
-        return bool(here and self._current() is self.stream())
+        return bool(tensor.get_device() == self._index and self._current() == self._raw)
 
     def capturing(self) -> bool:
-        return bool(torch.cuda.is_current_stream_capturing())
+        return bool(torch._C._cuda_isCurrentStreamCapturing())
 
     def slab(self, nbytes: int) -> Slab:
         try:
@@ -233,33 +230,28 @@ class CudaCard:
         return int(storage.untyped_storage().data_ptr())
 
     def watched(self) -> Log | None:
-        return self._history.stop(self.stream().cuda_stream)
+        return self._history.stop(self._raw)
 
     def heap(self) -> Heap | None:
         if torch.cuda.get_allocator_backend() != "native":
             return None
-        return heap_of(self.device, self.stream().cuda_stream)
+        return heap_of(self.device, self._raw)
 
     def take(self, nbytes: int) -> int:
-        index = self.device.index
         try:
-            if torch._C._cuda_getDevice() != index:
-                with torch.cuda.device(index):
-                    return self._taken(nbytes)
-            return self._taken(nbytes)
+            if torch._C._cuda_getDevice() == self._index:
+                return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, self._raw))
+            with torch.cuda.device(self._index):
+                return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, self._raw))
         except torch.cuda.OutOfMemoryError:
             return 0
-
-    def _taken(self, nbytes: int) -> int:
-        stream = self.stream().cuda_stream
-        return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
 
     def give(self, address: int) -> None:
         torch._C._cuda_cudaCachingAllocator_raw_delete(address)
 
     def mark(self) -> torch.cuda.Event:
         event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
-        event.record(self.stream())
+        event.record(self._compute)
         return event
 
     def reuse(self, marks: Iterable[torch.cuda.Event]) -> None:
@@ -280,10 +272,14 @@ class CudaCard:
 
     def empty(self, nbytes: int, dtype: torch.dtype = torch.uint8) -> Tensor:
         count = nbytes // dtype.itemsize
-        if self._current() is not self.stream():
-            with torch.cuda.stream(self.stream()):
+        if self._current() != self._raw:
+            with torch.cuda.stream(self._compute):
                 return torch.empty(count, dtype=dtype, device=self.device)
         return torch.empty(count, dtype=dtype, device=self.device)
+
+    def wait_for(self, ticket: int) -> None:
+        """Has the compute stream wait for a copy."""
+        self.swapper.wait(ticket, self._raw)
 
     def copy_out(self, source: Tensor, target: Slab) -> Copy:
         return self._copy(OUT, source, target)
@@ -293,11 +289,11 @@ class CudaCard:
 
     def discard(self, storage: Tensor, own: bool) -> None:
         if not own:
-            storage.record_stream(self.stream())  # it may have been allocated for another one
+            storage.record_stream(self._compute)  # it may have been allocated for another one
 
     def _copy(self, way: int, storage: Tensor, slab: Slab) -> Copy:
-        stream, address = self.stream().cuda_stream, storage.untyped_storage().data_ptr()
-        return _CudaCopy(self, self.swapper.start(way, stream, address, slab, slab.nbytes))
+        address = storage.untyped_storage().data_ptr()
+        return _CudaCopy(self, self.swapper.start(way, self._raw, address, slab, slab.nbytes))
 
 
 class _HostCopy:

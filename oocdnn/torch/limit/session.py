@@ -100,6 +100,7 @@ class memory_limit:
     def __enter__(self) -> memory_limit:
         if self._ended is not None:
             raise InvalidProblem("this memory limit is in use already; make another one")
+        self._card.begin()
         if not self._links:
             self._links = [measured(self._card)]
         _aside.begin()
