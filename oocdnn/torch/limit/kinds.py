@@ -41,6 +41,11 @@ class Operand:
         """The name under which the node has what it saved."""
         return f"_raw_saved_{self.attribute}"
 
+    @cached_property
+    def raw_given(self) -> str:
+        """The same of what is empty where the operand was left out."""
+        return f"_raw_saved_{self.given}"
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -99,20 +104,30 @@ class Kind:
 
 def kind_of(node: Node) -> tuple[str, Kind | None]:
     """The row of a node, and its name in the table."""
-    name = str(node.name())
+    name = _names.get(type(node))
+    if name is None:
+        name = str(node.name())
+        if name in KINDS and type(node).__name__ == name:  # the type of no other nodes
+            _names[type(node)] = name
     if name in _NORMS and not node._saved_training:
         name += ", evaluation"
     return name, KINDS.get(name)
+
+
+_names: dict[type, str] = {}  # of nodes, by their types: a node takes longer to tell
 
 
 def is_given(operand: Operand, node: Node) -> bool:
     """Whether the forward operation had the operand."""
     if not operand.given:
         return True
-    raw = getattr(node, f"_raw_saved_{operand.given}", None)
-    if raw is not None:
-        return raw.data is not None
-    return getattr(node, f"_saved_{operand.given}") not in (None, (), (0,))
+    if operand.given in _NUMBERS:
+        return getattr(node, _NUMBERS[operand.given]) not in _LEFT_OUT
+    return getattr(node, operand.raw_given).data is not None
+
+
+_NUMBERS = {"bias_sym_sizes_opt": "_saved_bias_sym_sizes_opt"}  # no tensors
+_LEFT_OUT = (None, (), (0,))
 
 
 def _reader(name: str) -> Callable[[Node], Any]:

@@ -33,6 +33,9 @@ FAILURES = (RuntimeError, TypeError, AttributeError, fused.NotFusable)
 
 Source = Packed | Kept  # parameters are kept too
 
+# The type of the nodes behind which parameters are.
+_PARAMETER = torch._C._functions.AccumulateGrad
+
 
 @dataclass(eq=False)
 class Computation:
@@ -267,7 +270,7 @@ def _saved(node: Node, operand: Operand) -> Source | Constant | None:
     if not operand.attribute:
         return None
     saved = getattr(node, operand.raw).data
-    if isinstance(saved, (Packed, Kept)):
+    if type(saved) is Packed or isinstance(saved, Kept):
         return saved
     if isinstance(saved, Tensor) and saved.dim() == 0 and saved.device.type == "cpu":
         return Constant(saved.item())
@@ -283,9 +286,8 @@ def _behind(node: Node, edge: int) -> tuple[Node, int] | None:
 
 
 def _leaf(behind: tuple[Node, int], trace: Trace) -> tuple[Leaf, Source] | None:
-    variable = getattr(behind[0], "variable", None)
-    if variable is not None:
-        return Leaf.PARAMETER, Kept(variable)
+    if isinstance(behind[0], _PARAMETER):
+        return Leaf.PARAMETER, Kept(behind[0].variable)
     saved = trace.output(*behind)
     return None if saved is None else (Leaf.OUTPUT, saved)
 
