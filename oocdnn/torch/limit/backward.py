@@ -50,6 +50,20 @@ class Backward:
             ended = partial(self.running.discard, number)
             torch.autograd.Variable._execution_engine.queue_callback(ended)
 
+    def passes(self, held: Held) -> bool:
+        """True if a read of a tensor that the plan keeps is an event with nothing to be done; it is
+        counted then."""
+        step, course = self._step, self._step.course
+        if self._reading or not step.backward or not self._forward.is_of(held):
+            return False
+        if torch._C._current_graph_task_id() not in self.running:
+            return False
+        position = step.event + 1
+        if not course.idle(position):
+            return False
+        step.event = position
+        return True
+
     def read_held(self, held: Held) -> None:
         """An event, unless it is an earlier step's: a tensor that the plan keeps."""
         step = self._step

@@ -37,6 +37,9 @@ class Course(Protocol):
     def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
         """A new entry in forward; False where the step is not the expected one."""
 
+    def idle(self, position: int) -> bool:
+        """Whether nothing is to be done at an event but to count it."""
+
     def before(self, position: int) -> None:
         """Before a read in backward."""
 
@@ -74,6 +77,10 @@ class Unplanned:
         self._staying.append(entry)
         self._sweep()
         return True
+
+    def idle(self, position: int) -> bool:
+        del position
+        return False
 
     def before(self, position: int) -> None:
         del position
@@ -249,6 +256,9 @@ class Planned:
         if own is not None and number in self._inner:
             self._bounds.add(number, own)
 
+    def idle(self, position: int) -> bool:
+        return not (self._late or position in self._acts or position in self.spacers.positions)
+
     def before(self, position: int) -> None:
         if self._late or position in self._acts:
             self._act(position)
@@ -264,7 +274,7 @@ class Planned:
         self.spacers.at(("compute", entry.number))
 
     def goes(self, position: int) -> None:
-        if self.spacers.used:
+        if position in self.spacers.positions:
             self.spacers.at(("run", position))
 
     def ends(self) -> None:

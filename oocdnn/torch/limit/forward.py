@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from oocdnn.torch.limit.courses import ARRIVES, LOOK, STAYS, Planned
+from oocdnn.torch.limit.courses import ARRIVES, BEFORE, LOOK, STAYS, Planned
 from oocdnn.torch.limit.entry import Entry, Held, Holder, Kept, Packed
 from oocdnn.torch.limit.mode import Mode
 from oocdnn.torch.limit.recipes import Source
@@ -50,22 +50,44 @@ class Forward:
     def _keeps_all(self) -> bool:
         return self._step.mode is Mode.KEEP and self._step.selected
 
-    def passes(self) -> bool:
-        """True if the next saved tensor stays on the device, whatever it is; it is counted then.
-        Needs no lock: only forward's thread reaches the count."""
+    def passes(self, tensor: Tensor) -> Kept | None:
+        """What autograd holds of a tensor for which nothing else is to be done; None where that
+        needs a closer look. Needs no lock: only forward's thread reaches what changes here."""
         step = self._step
         index, codes = step.packs, step.codes
-        if index < len(codes) and codes[index] == STAYS:
-            if step.event > 0 and not self.holds:  # `over`, in less time
-                return False
-            step.packs = index + 1
-            return True
+        if index < len(codes):
+            code = codes[index]
+            if code == LOOK or (code != STAYS and step.card.capturing()):
+                return None
+            holder, saved = self._holder(), None
+            if code == STAYS:
+                if holder is not None or step.event == 0 or step.numbered:  # else `over`
+                    saved = Kept(tensor)
+            elif holder is not None and (code == BEFORE or self._passes_by(tensor)):
+                saved = Held(tensor, holder)
+                if step.traced is not None and index in step.traced:
+                    self._trace.add(saved, tensor, index)
+            if saved is not None:
+                step.packs = index + 1
+            return saved
         if not self._keeps_all or step.backward:
-            return False
+            return None
         assert step.followed is not None
         if index >= len(step.followed.found.numbers) or self._first() is None:
-            return False
+            return None
         step.packs = index + 1
+        return Kept(tensor)
+
+    def _passes_by(self, tensor: Tensor) -> bool:
+        """The event of a new storage that the plan keeps, where nothing else is to be done."""
+        step, course = self._step, self._step.course
+        assert isinstance(course, Planned)
+        position = step.event + 1
+        nbytes = tensor.untyped_storage().nbytes()
+        if not course.idle(position) or not course.expects(self.count, nbytes):
+            return False
+        self.count += 1
+        step.event = position
         return True
 
     def keeps(self, tensor: Tensor) -> Kept | None:
@@ -106,15 +128,15 @@ class Forward:
         and what its storage, sizes and strides alone do not tell."""
         if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_nested:
             return False
-        if tensor.is_conj() or tensor.is_neg():
+        card = self._step.card
+        if not card.holds(tensor) or tensor.untyped_storage().nbytes() < card.least_bytes:
             return False
-        base = tensor._base if tensor._base is not None else tensor
+        base = tensor._base
+        if base is None:
+            base = tensor
         if base.is_leaf and base.requires_grad:
             return False
-        card = self._step.card
-        if not card.holds(tensor):
-            return False
-        return bool(tensor.untyped_storage().nbytes() >= card.least_bytes)
+        return not (tensor.is_conj() or tensor.is_neg())
 
     def _packed(self, tensor: Tensor) -> Source:
         step = self._step

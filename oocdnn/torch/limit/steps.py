@@ -67,8 +67,9 @@ class Steps:
     # The hooks.
 
     def pack(self, tensor: Tensor) -> Source:
-        if self._forward.passes():
-            return Kept(tensor)
+        saved = self._forward.passes(tensor)
+        if saved is not None:
+            return saved
         if self._card.capturing():
             return Kept(tensor)
         with self._lock:
@@ -95,6 +96,8 @@ class Steps:
                 return packed.tensor()
         with self._lock:
             backward = self._backward
+            if type(packed) is Held and self.table.serves() and backward.passes(packed):
+                return packed.tensor()
             if not self._step.backward:
                 backward.begin()
             backward.runs()
