@@ -213,6 +213,18 @@ def resident_bytes() -> int:
     return pages * 4096
 
 
+def loop_seconds() -> float:
+    """What the host takes for a loop that is always the same: on a machine that others use as well,
+    twice as long at some times as at others."""
+    began = time.perf_counter()
+    for _ in range(_LOOP):
+        pass
+    return time.perf_counter() - began
+
+
+_LOOP = 100_000  # rounds
+
+
 def seconds_of(device: Device, work: Callable[[], Any]) -> tuple[float, Any]:
     """What it took until the device had ended, and its result."""
     device.finish()

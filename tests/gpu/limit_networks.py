@@ -35,7 +35,7 @@ if __name__ == "__main__":  # read where PyTorch is loaded
     os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import torch
-from limit_device import Device, device_of, resident_bytes, seconds_of
+from limit_device import Device, device_of, loop_seconds, resident_bytes, seconds_of
 from limit_models import MODELS, MODES, Training
 from limit_peers import PEERS
 from limit_profile import hooks, profiled
@@ -220,7 +220,7 @@ class Study:
         """Steps with one batch; the last `timed` of them count, after `warm` ones and what it takes
         until it is settled. Also returns the batch."""
         device, batch = self.device, training.batch()
-        losses, seconds, most = [], [], 0
+        losses, seconds, loops, most = [], [], [], 0
         before: dict[str, int] = {}
         while len(losses) < warm + timed:
             if len(losses) == warm:
@@ -229,6 +229,7 @@ class Study:
                 else:
                     device.restart()
                     before = device.counters()
+            loops.append(loop_seconds())
             took, loss = seconds_of(device, lambda: training.step(*batch))
             losses.append(loss)
             seconds.append(took)
@@ -237,6 +238,8 @@ class Study:
         median = statistics.median(seconds[-timed:])
         row: Row = {
             "seconds": median,
+            "least_seconds": min(seconds[-timed:]),
+            "host_loop_ms": 1e3 * statistics.median(loops[-timed:]),
             "images_per_second": training.images / median,
             "first_steps": warm,
             "all_seconds": [round(one, 4) for one in seconds],
