@@ -91,9 +91,9 @@ def test_a_plan_is_final_after_the_measured_steps(card: HostCard) -> None:
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.2) as run:
         assert not run.settled
-        for number in range(8):
+        for number in range(9):
             step(net, optimizer)
-            assert run.settled == (number == 7)
+            assert run.settled == (number == 8)
         final = run.plan
         several(net, optimizer, 3)
         assert run.plan is final
@@ -630,7 +630,7 @@ def test_the_second_step_of_a_plan_is_looked_at_too() -> None:
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
         card.run = run
-        several(net, optimizer, 7)
+        several(net, optimizer, 8)
         first = run.plan
         step(net, optimizer)
         assert (card.looks, run.settled) == (2, False)
@@ -656,13 +656,83 @@ def test_gaps_that_no_plan_avoids_are_said_once() -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("near", [True, False])
+def test_the_host_is_timed_where_the_device_is_near(
+    near: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the second step of the plan before the last recording, and in no other."""
+    found = []
+
+    class Far(HostCard):
+        def reached(self, mark: float) -> bool:
+            assert mark > 0
+            return near
+
+    card = Far()
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        for _ in range(12):
+            began = time.perf_counter()
+            step(net, optimizer)
+            spent, (known,) = time.perf_counter() - began, run._steps.kinds
+            assert known.course is not None
+            host = known.course.host
+            found.append(host is not None)
+            assert host is None or 0 < host < spent
+            if found[-1]:
+                monkeypatch.setattr(known.course, "host", 0.0)  # faster than was predicted
+    card.close()
+    assert found == [near and number == 5 for number in range(12)]
+    assert known.event_seconds == 0.0
+
+
+def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 4)
+        (known,) = run._steps.kinds
+        assert known.plan is not None
+        assert known.course is not None
+        events = len(known.timeline.operations) - 1
+        known.course.host = known.plan.simulation.enqueuing + events * 0.25
+        for _ in range(2):  # what is known counts once
+            told = known.timed()
+            assert known.event_seconds == pytest.approx(0.25)
+            hosts = [
+                after.host - before.host
+                for before, after in zip(known.timeline.operations, told.operations, strict=True)
+            ]
+            assert hosts == pytest.approx([0.0] + [0.25] * events)
+        known.plan = known.plan.retimed(told, run.links)
+        known.course.host = known.plan.simulation.enqueuing - events * 0.125
+        known.timed()
+        assert known.event_seconds == pytest.approx(0.125)
+        assert known.plan.seconds >= events * 0.25
+
+
+def test_an_event_is_idle_where_nothing_is_late(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 4)
+        (known,) = run._steps.kinds
+        course = known.course
+        assert course is not None
+        idle = [number for number in range(len(known.timeline.operations)) if course.idle(number)]
+        assert idle
+        busy = {one.release for one in course.plan.schedule.movements.values()}
+        assert not busy & set(idle)
+        course._late.append(Entry(0, 4, torch.zeros(1), 0))
+        assert not any(map(course.idle, idle))
+        course._late.clear()
+
+
 def test_steps_that_differ_say_nothing_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the driver counts."""
     card = Gaps()
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
         card.run = run
-        several(net, optimizer, 6)
+        several(net, optimizer, 7)
         (known,) = run._steps.kinds
         assert known.measured
         monkeypatch.setattr(run._steps.planning, "_divides", lambda *_: True)

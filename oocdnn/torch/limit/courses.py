@@ -6,9 +6,10 @@ another time than expected is fetched when it is asked for.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
 _LOOKED = 16  # copied entries that others hold: an event looks at so many, or at a share of them
 _ROUNDS = 8  # the rest of that share
+_NEAR = 8  # a device that this part of backward behind the host is near
 
 Numbered = dict[int, Entry]  # the entries that autograd holds
 
@@ -172,10 +174,11 @@ class Planned:
     def __init__(self, store: Store, plan: Plan, found: Found, spacers: Spacers) -> None:
         self._store, self.plan, self._found = store, plan, found
         self.spacers = spacers
-        self.ran = False  # in a whole step: nothing is allocated for the first time any more
+        # Whole steps of the plan; after the first one nothing is allocated for the first time.
+        self.runs = 0
+        self.host: float | None = None  # seconds from the first event to the last one, see `_look`
         self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
-        self._acts: set[int] = set()  # positions with something to do
         self._releases: dict[int, list[int]] = {}
         self._fetches: dict[int, list[int]] = {}
         order = sorted(plan.schedule.movements.items(), key=lambda item: (item[1].need, item[0]))
@@ -183,7 +186,13 @@ class Planned:
             self._releases.setdefault(movement.release, []).append(number)
             if plan.schedule.choices[number].policy is Policy.SWAP:
                 self._fetches.setdefault(movement.fetch, []).append(number)
-        self._acts = {*self._releases, *self._fetches}
+        operations, forward = len(plan.timeline.operations), plan.timeline.forward
+        self._last = operations - 1
+        self._near = self._last - (operations - forward) // _NEAR
+        # Positions with something to do.
+        self._acts = {*self._releases, *self._fetches, self._near, self._last}
+        self._began: float | None = None
+        self._mark: Any = None
         self._policies = [choice.policy for choice in plan.schedule.choices]
         self._deep = {  # recipes of the plan
             number: found.deep[number][choice.recipe - 1]
@@ -218,8 +227,10 @@ class Planned:
             seen = max(seen, number)
         return codes
 
-    def begin(self, numbered: Numbered) -> None:
-        """A new step."""
+    def begin(self, numbered: Numbered, timed: bool = False) -> None:
+        """A new step, at its first event; it may be one whose time is taken."""
+        self._began = time.perf_counter() if timed and self.runs else None
+        self._mark = None
         self._numbered = numbered
         self._late.clear()
         self._bounds = Bounds()
@@ -284,8 +295,22 @@ class Planned:
         self.spacers.stop()
         self._bounds = Bounds()
 
+    def _look(self, position: int) -> None:
+        """Takes the host's time for the step, if the device is not far behind the host at the end:
+        else it may have waited for the device, and its time does not matter."""
+        assert self._began is not None
+        if position == self._near:
+            self._mark = self._store.card.mark()
+        if position == self._last and self._mark is not None:
+            if self._store.card.reached(self._mark):
+                self.host = time.perf_counter() - self._began
+            self._store.card.reuse((self._mark,))
+            self._began = self._mark = None
+
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""
+        if self._began is not None and position in (self._near, self._last):
+            self._look(position)
         if self._late:
             self._late = [e for e in self._late if e.packed and not self._store.drop(e)]
         for number in self._releases.get(position, ()):

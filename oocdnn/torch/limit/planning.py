@@ -128,10 +128,11 @@ class Planning:
         keeps to the limit stays where the new one does not, or takes longer."""
         room = self._room(known)
         reservation = self._reservation(known, room)
-        plan = self._planner(known.timeline, room, reservation, known.record.copying)
+        timeline = known.timed()
+        plan = self._planner(timeline, room, reservation, known.record.copying)
         latest = None
         if known.plan is not None and plan is not None:
-            latest = known.plan.retimed(known.timeline, plan.links)
+            latest = known.plan.retimed(timeline, plan.links)
             if reservation is not None:
                 latest = latest.reserving(reservation)
         stays = known.course is not None and _is_better(latest, plan, room)
@@ -142,7 +143,7 @@ class Planning:
         if not stays or known.course is None:
             spacers = Spacers(self._card, None)
             known.course = Planned(self._store, known.plan, known.found, spacers)
-        known.course.plan = known.plan
+        known.course.plan, known.course.runs = known.plan, 0
         self._take_up(known.course, reservation)
 
     def _steer(self, known: Known) -> None:

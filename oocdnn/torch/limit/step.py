@@ -88,7 +88,7 @@ class Step:
         self._select(Mode.FOLLOW)
         self.followed, self.recorder = known, recorder
         self._go_by(course)
-        course.begin(self.numbered)
+        course.begin(self.numbered, timed=recorder is None and not known.measured)
         self.codes, self.traced = course.codes, course.traced
         if recorder is not None:
             self.codes = course.codes_recorded
@@ -136,7 +136,7 @@ class Step:
             self.mistaken, self.followed = known, None
             return
         if known.course is not None:
-            known.course.ran = True
+            known.course.runs += 1
 
     def stop(self) -> None:
         """The limit is left: waits for copies, and holds nothing else than autograd does."""

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
-# knows nothing of the optimizer's state. Times alone are measured in a plan's second step: in its
-# first one memory is mapped and page-locked, which takes the host long.
+# knows nothing of the optimizer's state. Times alone are measured after steps of the plan: in its
+# first one memory is mapped and page-locked, which takes the host long, and before the last
+# recording one tells what the runtime itself takes the host.
 RECORDED = (True, True, False, False)
+_RUNS = (0, 0, 1, 2)  # steps of a plan before the recording
 WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # that are remembered
 _UNKNOWN = 2  # steps of no recorded kind: then such steps are recorded
@@ -73,6 +75,9 @@ class Known:
     further: bool = False
     watched: int = 0  # steps whose allocations were recorded because they might have been its own
     steered: int = 0  # times in a row that its plan was steered anew
+    # Seconds of the host at each event, for what the runtime does there besides copies, computing
+    # again and steering.
+    event_seconds: float = 0.0
 
     def is_like(self, other: Known) -> bool:
         """Whether both save the same."""
@@ -81,7 +86,24 @@ class Known:
 
     @property
     def timeline(self) -> Timeline:
+        """As recorded."""
         return self.record.timeline
+
+    def timed(self) -> Timeline:
+        """With what the runtime takes the host, as the latest plan's steps have shown it."""
+        later = range(1, len(self.timeline.operations))
+        if self.course is not None and self.plan is not None and self.course.host is not None:
+            more = self.course.host - self.plan.simulation.enqueuing
+            self.event_seconds = max(self.event_seconds + more / len(later), 0.0)
+            self.course.host = None
+        if self.event_seconds == 0.0:
+            return self.timeline
+        return self.timeline.delayed(dict.fromkeys(later, self.event_seconds))
+
+    @property
+    def runs_before(self) -> int:
+        """Whole steps of its plan before one is recorded again."""
+        return _RUNS[self.recorded]
 
     @property
     def measured(self) -> bool:

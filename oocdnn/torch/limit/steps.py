@@ -177,7 +177,7 @@ class Steps:
             step.keep(known)
         else:
             recorder = None
-            if not known.measured and (RECORDED[known.recorded] or known.course.ran):
+            if not known.measured and known.course.runs >= known.runs_before:
                 recorder = Recorder(
                     self._card,
                     self._store,
