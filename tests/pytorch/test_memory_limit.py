@@ -676,11 +676,11 @@ def test_the_host_is_timed_where_the_device_is_near(
             step(net, optimizer)
             spent, (known,) = time.perf_counter() - began, run._steps.kinds
             assert known.course is not None
-            host = known.course.host
+            host = known.course.host_seconds
             found.append(host is not None)
             assert host is None or 0 < host < spent
             if found[-1]:
-                monkeypatch.setattr(known.course, "host", 0.0)  # faster than was predicted
+                monkeypatch.setattr(known.course, "host_seconds", 0.0)  # faster than was predicted
     card.close()
     assert found == [near and number == 5 for number in range(12)]
     assert known.event_seconds == 0.0
@@ -694,18 +694,18 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
         assert known.plan is not None
         assert known.course is not None
         events = len(known.timeline.operations) - 1
-        known.course.host = known.plan.simulation.enqueuing + events * 0.25
+        known.course.host_seconds = known.plan.simulation.host_seconds + events * 0.25
         for _ in range(2):  # what is known counts once
-            told = known.timed()
+            told = known.with_runtime()
             assert known.event_seconds == pytest.approx(0.25)
             hosts = [
                 after.host - before.host
                 for before, after in zip(known.timeline.operations, told.operations, strict=True)
             ]
             assert hosts == pytest.approx([0.0] + [0.25] * events)
-        known.plan = known.plan.retimed(told, run.links)
-        known.course.host = known.plan.simulation.enqueuing - events * 0.125
-        known.timed()
+        known.plan = known.course.plan = known.plan.retimed(told, run.links)
+        known.course.host_seconds = known.plan.simulation.host_seconds - events * 0.125
+        known.with_runtime()
         assert known.event_seconds == pytest.approx(0.125)
         assert known.plan.seconds >= events * 0.25
 

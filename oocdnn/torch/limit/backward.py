@@ -50,9 +50,9 @@ class Backward:
             ended = partial(self.running.discard, number)
             torch.autograd.Variable._execution_engine.queue_callback(ended)
 
-    def passes(self, held: Held) -> bool:
-        """True if a read of a tensor that the plan keeps is an event with nothing to be done; it is
-        counted then."""
+    def quick(self, held: Held) -> bool:
+        """Counts the read of a tensor that the plan keeps, if its event needs no work. Returns
+        False if the read needs the full path."""
         step, course = self._step, self._step.course
         if self._reading or not step.backward or not self._forward.is_of(held):
             return False

@@ -163,7 +163,7 @@ class CudaCard:
         self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)
         self._index = int(device.index)
-        self._streams: dict[int, torch.cuda.Stream] = {}  # that were the compute stream so far
+        self._streams: dict[int, torch.cuda.Stream] = {}  # compute streams so far, by raw pointer
         self.begin()
 
     def begin(self) -> None:
@@ -174,7 +174,7 @@ class CudaCard:
         self._compute = known
 
     def _current(self) -> int:
-        """The current stream, as CUDA has it."""
+        """The raw pointer of the current stream."""
         return int(torch._C._cuda_getCurrentRawStream(self._index))
 
     def holds(self, tensor: Tensor) -> bool:
@@ -278,7 +278,7 @@ class CudaCard:
         return torch.empty(count, dtype=dtype, device=self.device)
 
     def wait_for(self, ticket: int) -> None:
-        """Has the compute stream wait for a copy."""
+        """Makes the compute stream wait for the copy with this ticket."""
         self.swapper.wait(ticket, self._raw)
 
     def copy_out(self, source: Tensor, target: Slab) -> Copy:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
 _LOOKED = 16  # copied entries that others hold: an event looks at so many, or at a share of them
 _ROUNDS = 8  # the rest of that share
-_NEAR = 8  # a device that this part of backward behind the host is near
+_NEAR = 8  # the device is far behind the host by more than this part of backward
 
 Numbered = dict[int, Entry]  # the entries that autograd holds
 
@@ -40,7 +40,7 @@ class Course(Protocol):
         """A new entry in forward; False where the step is not the expected one."""
 
     def idle(self, position: int) -> bool:
-        """Whether nothing is to be done at an event but to count it."""
+        """Whether an event needs no work besides being counted."""
 
     def before(self, position: int) -> None:
         """Before a read in backward."""
@@ -174,9 +174,9 @@ class Planned:
     def __init__(self, store: Store, plan: Plan, found: Found, spacers: Spacers) -> None:
         self._store, self.plan, self._found = store, plan, found
         self.spacers = spacers
-        # Whole steps of the plan; after the first one nothing is allocated for the first time.
-        self.runs = 0
-        self.host: float | None = None  # seconds from the first event to the last one, see `_look`
+        self.runs = 0  # whole steps of the plan; the first one maps and page-locks memory
+        # Host time from the first event of a step to its last one; None if it was not measured.
+        self.host_seconds: float | None = None
         self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
         self._releases: dict[int, list[int]] = {}
@@ -228,7 +228,8 @@ class Planned:
         return codes
 
     def begin(self, numbered: Numbered, timed: bool = False) -> None:
-        """A new step, at its first event; it may be one whose time is taken."""
+        """Begins a step, at its first event. `timed`: its host time is measured, unless it is the
+        plan's first step."""
         self._began = time.perf_counter() if timed and self.runs else None
         self._mark = None
         self._numbered = numbered
@@ -295,22 +296,22 @@ class Planned:
         self.spacers.stop()
         self._bounds = Bounds()
 
-    def _look(self, position: int) -> None:
-        """Takes the host's time for the step, if the device is not far behind the host at the end:
-        else it may have waited for the device, and its time does not matter."""
+    def _time(self, position: int) -> None:
+        """Measures the host time of the step. Discards it if the device is far behind the host at
+        the end: the host may have waited for the device then, and does not limit the step."""
         assert self._began is not None
         if position == self._near:
             self._mark = self._store.card.mark()
         if position == self._last and self._mark is not None:
             if self._store.card.reached(self._mark):
-                self.host = time.perf_counter() - self._began
+                self.host_seconds = time.perf_counter() - self._began
             self._store.card.reuse((self._mark,))
             self._began = self._mark = None
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""
         if self._began is not None and position in (self._near, self._last):
-            self._look(position)
+            self._time(position)
         if self._late:
             self._late = [e for e in self._late if e.packed and not self._store.drop(e)]
         for number in self._releases.get(position, ()):

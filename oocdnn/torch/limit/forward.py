@@ -50,9 +50,10 @@ class Forward:
     def _keeps_all(self) -> bool:
         return self._step.mode is Mode.KEEP and self._step.selected
 
-    def passes(self, tensor: Tensor) -> Kept | None:
-        """What autograd holds of a tensor for which nothing else is to be done; None where that
-        needs a closer look. Needs no lock: only forward's thread reaches what changes here."""
+    def quick(self, tensor: Tensor) -> Kept | None:
+        """Saves a tensor that stays on the device and whose event needs no work. Returns None if
+        the tensor needs the full path. Takes no lock: only the forward thread changes this state.
+        """
         step = self._step
         index, codes = step.packs, step.codes
         if index < len(codes):
@@ -63,7 +64,7 @@ class Forward:
             if code == STAYS:
                 if holder is not None or step.event == 0 or step.numbered:  # else `over`
                     saved = Kept(tensor)
-            elif holder is not None and (code == BEFORE or self._passes_by(tensor)):
+            elif holder is not None and (code == BEFORE or self._counts(tensor)):
                 saved = Held(tensor, holder)
                 if step.traced is not None and index in step.traced:
                     self._trace.add(saved, tensor, index)
@@ -78,8 +79,8 @@ class Forward:
         step.packs = index + 1
         return Kept(tensor)
 
-    def _passes_by(self, tensor: Tensor) -> bool:
-        """The event of a new storage that the plan keeps, where nothing else is to be done."""
+    def _counts(self, tensor: Tensor) -> bool:
+        """Counts the event of a new storage that the plan keeps, if the event needs no work."""
         step, course = self._step, self._step.course
         assert isinstance(course, Planned)
         position = step.event + 1

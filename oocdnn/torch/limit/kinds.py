@@ -43,7 +43,7 @@ class Operand:
 
     @cached_property
     def raw_given(self) -> str:
-        """The same of what is empty where the operand was left out."""
+        """The name under which the node has what is empty if the operand was left out."""
         return f"_raw_saved_{self.given}"
 
 
@@ -107,14 +107,14 @@ def kind_of(node: Node) -> tuple[str, Kind | None]:
     name = _names.get(type(node))
     if name is None:
         name = str(node.name())
-        if name in KINDS and type(node).__name__ == name:  # the type of no other nodes
+        if name in KINDS and type(node).__name__ == name:  # not a type that several kinds share
             _names[type(node)] = name
     if name in _NORMS and not node._saved_training:
         name += ", evaluation"
     return name, KINDS.get(name)
 
 
-_names: dict[type, str] = {}  # of nodes, by their types: a node takes longer to tell
+_names: dict[type, str] = {}  # names of nodes by their types; `node.name()` takes longer
 
 
 def is_given(operand: Operand, node: Node) -> bool:

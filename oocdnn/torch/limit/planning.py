@@ -128,7 +128,7 @@ class Planning:
         keeps to the limit stays where the new one does not, or takes longer."""
         room = self._room(known)
         reservation = self._reservation(known, room)
-        timeline = known.timed()
+        timeline = known.with_runtime()
         plan = self._planner(timeline, room, reservation, known.record.copying)
         latest = None
         if known.plan is not None and plan is not None:

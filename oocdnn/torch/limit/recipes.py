@@ -33,7 +33,7 @@ FAILURES = (RuntimeError, TypeError, AttributeError, fused.NotFusable)
 
 Source = Packed | Kept  # parameters are kept too
 
-# The type of the nodes behind which parameters are.
+# The type of the nodes that accumulate the gradients of parameters.
 _PARAMETER = torch._C._functions.AccumulateGrad
 
 

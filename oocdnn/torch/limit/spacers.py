@@ -19,7 +19,7 @@ class Spacers:
 
     Attributes:
         used: Whether there is anything to take.
-        positions: Events after which there is.
+        positions: Events after which blocks are taken or given back.
         lost: Whether the allocator was in another state than expected, as after `empty_cache`. Then
             nothing is done until `restore`.
     """

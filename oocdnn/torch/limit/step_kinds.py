@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state. Times alone are measured after steps of the plan: in its
-# first one memory is mapped and page-locked, which takes the host long, and before the last
-# recording one tells what the runtime itself takes the host.
+# first one memory is mapped and page-locked, which takes the host long. The one before the last
+# recording is not recorded: its host time shows the runtime's own.
 RECORDED = (True, True, False, False)
 _RUNS = (0, 0, 1, 2)  # steps of a plan before the recording
 WATCHED = 1  # of the recorded steps: its allocations are known
@@ -75,8 +75,7 @@ class Known:
     further: bool = False
     watched: int = 0  # steps whose allocations were recorded because they might have been its own
     steered: int = 0  # times in a row that its plan was steered anew
-    # Seconds of the host at each event, for what the runtime does there besides copies, computing
-    # again and steering.
+    # Host time of the runtime at each event, without copies, recipes and steering.
     event_seconds: float = 0.0
 
     def is_like(self, other: Known) -> bool:
@@ -89,16 +88,15 @@ class Known:
         """As recorded."""
         return self.record.timeline
 
-    def timed(self) -> Timeline:
-        """With what the runtime takes the host, as the latest plan's steps have shown it."""
-        later = range(1, len(self.timeline.operations))
-        if self.course is not None and self.plan is not None and self.course.host is not None:
-            more = self.course.host - self.plan.simulation.enqueuing
-            self.event_seconds = max(self.event_seconds + more / len(later), 0.0)
-            self.course.host = None
-        if self.event_seconds == 0.0:
-            return self.timeline
-        return self.timeline.delayed(dict.fromkeys(later, self.event_seconds))
+    def with_runtime(self) -> Timeline:
+        """The timeline with the host time of the runtime at each event, which is corrected by the
+        latest measured step."""
+        events, course = range(1, len(self.timeline.operations)), self.course
+        if course is not None and course.host_seconds is not None:
+            more = course.host_seconds - course.plan.simulation.host_seconds
+            self.event_seconds = max(self.event_seconds + more / len(events), 0.0)
+            course.host_seconds = None
+        return self.timeline.delayed(dict.fromkeys(events, self.event_seconds))
 
     @property
     def runs_before(self) -> int:

@@ -67,7 +67,7 @@ class Steps:
     # The hooks.
 
     def pack(self, tensor: Tensor) -> Source:
-        saved = self._forward.passes(tensor)
+        saved = self._forward.quick(tensor)
         if saved is not None:
             return saved
         if self._card.capturing():
@@ -96,7 +96,7 @@ class Steps:
                 return packed.tensor()
         with self._lock:
             backward = self._backward
-            if type(packed) is Held and self.table.serves() and backward.passes(packed):
+            if type(packed) is Held and self.table.serves() and backward.quick(packed):
                 return packed.tensor()
             if not self._step.backward:
                 backward.begin()
