@@ -15,8 +15,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
+from pytorch.trained import LIMIT, block, network, pair, several, step
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
 from oocdnn.network.planner import least_limit
@@ -29,49 +29,6 @@ from oocdnn.torch.limit.record import Record, Recorder
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 from oocdnn.torch.limit.store import Store
-
-
-def block(channels: int) -> list[nn.Module]:
-    return [nn.Conv2d(channels, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)]
-
-
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        *block(3),
-        *block(8),
-        *block(8),
-        nn.MaxPool2d(2),
-        *block(8),
-        nn.Flatten(),
-        nn.Linear(8 * 64, 5),
-    )
-
-
-def step(net: nn.Module, optimizer: torch.optim.Optimizer, batch: int = 8) -> float:
-    torch.manual_seed(batch)
-    x, target = torch.randn(batch, 3, 16, 16), torch.randint(0, 5, (batch,))
-    optimizer.zero_grad()
-    loss = F.cross_entropy(net(x), target)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
-def several(net: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
-    for _ in range(steps):
-        step(net, optimizer)
-
-
-def pair() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer, torch.optim.Optimizer]:
-    ours = network()
-    theirs = copy.deepcopy(ours)
-    made = [torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9) for net in (ours, theirs)]
-    return ours, theirs, made[0], made[1]
-
-
-# Less than the steps here keep, more than they need.
-LIMIT = 300_000
 
 
 def test_steps_end_with_the_optimizers(card: HostCard) -> None:
@@ -654,76 +611,6 @@ def test_gaps_that_no_plan_avoids_are_said_once() -> None:
     card.close()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize("near", [True, False])
-def test_the_host_is_timed_where_the_device_is_near(
-    near: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the second step of the plan before the last recording, and in no other."""
-    found = []
-
-    class Far(HostCard):
-        def reached(self, mark: float) -> bool:
-            assert mark > 0
-            return near
-
-    card = Far()
-    net, _, optimizer, _ = pair()
-    with memory_limit(LIMIT, card=card, planning=0.1) as run:
-        for _ in range(12):
-            began = time.perf_counter()
-            step(net, optimizer)
-            spent, (known,) = time.perf_counter() - began, run._steps.kinds
-            assert known.course is not None
-            host = known.course.host_seconds
-            found.append(host is not None)
-            assert host is None or 0 < host < spent
-            if found[-1]:
-                monkeypatch.setattr(known.course, "host_seconds", 0.0)  # faster than was predicted
-    card.close()
-    assert found == [near and number == 5 for number in range(12)]
-    assert known.event_seconds == 0.0
-
-
-def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
-    net, _, optimizer, _ = pair()
-    with memory_limit(LIMIT, card=card, planning=0.1) as run:
-        several(net, optimizer, 4)
-        (known,) = run._steps.kinds
-        assert known.plan is not None
-        assert known.course is not None
-        events = len(known.timeline.operations) - 1
-        known.course.host_seconds = known.plan.simulation.host_seconds + events * 0.25
-        for _ in range(2):  # what is known counts once
-            told = known.with_runtime()
-            assert known.event_seconds == pytest.approx(0.25)
-            hosts = [
-                after.host - before.host
-                for before, after in zip(known.timeline.operations, told.operations, strict=True)
-            ]
-            assert hosts == pytest.approx([0.0] + [0.25] * events)
-        known.plan = known.course.plan = known.plan.retimed(told, run.links)
-        known.course.host_seconds = known.plan.simulation.host_seconds - events * 0.125
-        known.with_runtime()
-        assert known.event_seconds == pytest.approx(0.125)
-        assert known.plan.seconds >= events * 0.25
-
-
-def test_an_event_is_idle_where_nothing_is_late(card: HostCard) -> None:
-    net, _, optimizer, _ = pair()
-    with memory_limit(LIMIT, card=card, planning=0.1) as run:
-        several(net, optimizer, 4)
-        (known,) = run._steps.kinds
-        course = known.course
-        assert course is not None
-        idle = [number for number in range(len(known.timeline.operations)) if course.idle(number)]
-        assert idle
-        busy = {one.release for one in course.plan.schedule.movements.values()}
-        assert not busy & set(idle)
-        course._late.append(Entry(0, 4, torch.zeros(1), 0))
-        assert not any(map(course.idle, idle))
-        course._late.clear()
 
 
 def test_steps_that_differ_say_nothing_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:

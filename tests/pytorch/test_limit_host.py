@@ -1,0 +1,162 @@
+"""What the runtime of a memory limit takes the host: the short path of kept tensors, and the host
+time that later plans count."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from pytorch.trained import LIMIT, pair, several, step
+from torch import Tensor
+
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.courses import ARRIVES, Planned
+from oocdnn.torch.limit.entry import Entry, Held, Holder
+from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.steps import Mode
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_the_host_is_timed_where_the_device_is_near(
+    near: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the second step of the plan before the last recording, and in no other."""
+    found = []
+
+    class Far(HostCard):
+        def reached(self, mark: float) -> bool:
+            assert mark > 0
+            return near
+
+    card = Far()
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        for _ in range(12):
+            began = time.perf_counter()
+            step(net, optimizer)
+            spent, (known,) = time.perf_counter() - began, run._steps.kinds
+            assert known.course is not None
+            host = known.course.host_seconds
+            found.append(host is not None)
+            assert host is None or 0 < host < spent
+            if found[-1]:
+                monkeypatch.setattr(known.course, "host_seconds", 0.0)  # faster than was predicted
+    card.close()
+    assert found == [near and number == 5 for number in range(12)]
+    assert known.event_seconds == 0.0
+
+
+def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 4)
+        (known,) = run._steps.kinds
+        assert known.plan is not None
+        assert known.course is not None
+        events = len(known.timeline.operations) - 1
+        known.course.host_seconds = known.plan.simulation.host_seconds + events * 0.25
+        for _ in range(2):  # what is known counts once
+            told = known.with_runtime()
+            assert known.event_seconds == pytest.approx(0.25)
+            hosts = [
+                after.host - before.host
+                for before, after in zip(known.timeline.operations, told.operations, strict=True)
+            ]
+            assert hosts == pytest.approx([0.0] + [0.25] * events)
+        known.plan = known.course.plan = known.plan.retimed(told, run.links)
+        known.course.host_seconds = known.plan.simulation.host_seconds - events * 0.125
+        known.with_runtime()
+        assert known.event_seconds == pytest.approx(0.125)
+        assert known.plan.seconds >= events * 0.25
+
+
+def test_an_event_is_idle_where_nothing_is_late(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 4)
+        (known,) = run._steps.kinds
+        course = known.course
+        assert course is not None
+        idle = [number for number in range(len(known.timeline.operations)) if course.idle(number)]
+        assert idle
+        busy = {one.release for one in course.plan.schedule.movements.values()}
+        assert not busy & set(idle)
+        course._late.append(Entry(0, 4, torch.zeros(1), 0))
+        assert not any(map(course.idle, idle))
+        course._late.clear()
+
+
+def test_the_short_path_sees_storages_of_another_size(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 10)
+        (known,) = run._steps.kinds
+        course = known.course
+        assert course is not None
+        assert run._steps.mode is Mode.FOLLOW
+        numbers = known.found.numbers
+        kept = [numbers[i] for i, code in enumerate(course.codes) if code == ARRIVES]
+        number = next(one for one in kept[1:] if course.idle(one + 1))
+        course._sizes[number] += 4
+        step(net, optimizer)
+        assert run._steps.mode is Mode.SWAP
+
+
+def test_the_short_path_counts_reads_of_its_own_step_only(card: HostCard) -> None:
+    """And none while the bytes of a moved tensor are to be let go."""
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 10)
+        steps, own, others = run._steps, [], []
+
+        def read(_: Tensor) -> None:
+            backward, forward, under_way = steps._backward, steps._forward, steps._step
+            holder = forward._holder()
+            if holder is None or not under_way.course.idle(under_way.event + 1):
+                return
+            if backward._reading:
+                own.append(backward.quick(Held(torch.ones(1), holder)))
+            else:
+                others.append(backward.quick(Held(torch.ones(1), Holder())))
+
+        handles = [one.register_hook(read) for one in net.parameters()]
+        step(net, optimizer)
+        for handle in handles:
+            handle.remove()
+        assert steps.mode is Mode.FOLLOW
+    assert own
+    assert others
+    assert not any(own + others)
+
+
+def test_the_short_path_leaves_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = HostCard()
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 10)
+        found = []
+
+        def captured(*_: object) -> None:
+            under_way, forward = run._steps._step, run._steps._forward
+            course = under_way.course
+            if not under_way.selected or under_way.packs >= len(under_way.codes):
+                return
+            if under_way.codes[under_way.packs] == ARRIVES and course.idle(under_way.event + 1):
+                assert isinstance(course, Planned)
+                tensor = torch.empty(course._sizes[forward.count], dtype=torch.uint8)
+                with monkeypatch.context() as patch:
+                    patch.setattr(card, "capturing", lambda: True)
+                    found.append(forward.quick(tensor))
+
+        handles = [one.register_forward_pre_hook(captured) for one in net.modules()]
+        step(net, optimizer)
+        for handle in handles:
+            handle.remove()
+        assert run._steps.mode is Mode.FOLLOW
+    card.close()
+    assert found
+    assert found == [None] * len(found)
