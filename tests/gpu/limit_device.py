@@ -214,8 +214,8 @@ def resident_bytes() -> int:
 
 
 def loop_seconds() -> float:
-    """What the host takes for a loop that is always the same: on a machine that others use as well,
-    twice as long at some times as at others."""
+    """Host time of a fixed loop. It shows the speed of the host, which varies by a factor of two on
+    a shared machine."""
     began = time.perf_counter()
     for _ in range(_LOOP):
         pass

@@ -1,5 +1,5 @@
-"""What the runtime of a memory limit takes the host: the short path of kept tensors, and the host
-time that later plans count."""
+"""Host time of a memory limit's runtime: the short path of kept tensors, and the measured time that
+later plans include."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
         events = len(known.timeline.operations) - 1
         known.course.host_seconds = known.plan.simulation.host_seconds + events * 0.25
         for _ in range(2):  # what is known counts once
-            told = known.with_runtime()
+            known.update_event_seconds()
+            told = known.timeline_with_runtime
             assert known.event_seconds == pytest.approx(0.25)
             hosts = [
                 after.host - before.host
@@ -69,7 +70,7 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
             assert hosts == pytest.approx([0.0] + [0.25] * events)
         known.plan = known.course.plan = known.plan.retimed(told, run.links)
         known.course.host_seconds = known.plan.simulation.host_seconds - events * 0.125
-        known.with_runtime()
+        known.update_event_seconds()
         assert known.event_seconds == pytest.approx(0.125)
         assert known.plan.seconds >= events * 0.25
 

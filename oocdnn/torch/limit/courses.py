@@ -40,7 +40,7 @@ class Course(Protocol):
         """A new entry in forward; False where the step is not the expected one."""
 
     def idle(self, position: int) -> bool:
-        """Whether an event needs no work besides being counted."""
+        """True if an event needs no work besides being counted."""
 
     def before(self, position: int) -> None:
         """Before a read in backward."""
@@ -310,7 +310,7 @@ class Planned:
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""
-        if self._began is not None and position in (self._near, self._last):
+        if self._began is not None:
             self._time(position)
         if self._late:
             self._late = [e for e in self._late if e.packed and not self._store.drop(e)]

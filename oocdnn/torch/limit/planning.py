@@ -128,7 +128,8 @@ class Planning:
         keeps to the limit stays where the new one does not, or takes longer."""
         room = self._room(known)
         reservation = self._reservation(known, room)
-        timeline = known.with_runtime()
+        known.update_event_seconds()
+        timeline = known.timeline_with_runtime
         plan = self._planner(timeline, room, reservation, known.record.copying)
         latest = None
         if known.plan is not None and plan is not None:

@@ -88,15 +88,22 @@ class Known:
         """As recorded."""
         return self.record.timeline
 
-    def with_runtime(self) -> Timeline:
-        """The timeline with the host time of the runtime at each event, which is corrected by the
-        latest measured step."""
-        events, course = range(1, len(self.timeline.operations)), self.course
+    def update_event_seconds(self) -> None:
+        """Corrects `event_seconds` by the measured step of the plan, once."""
+        course = self.course
         if course is not None and course.host_seconds is not None:
             more = course.host_seconds - course.plan.simulation.host_seconds
-            self.event_seconds = max(self.event_seconds + more / len(events), 0.0)
+            self.event_seconds = max(self.event_seconds + more / len(self._events), 0.0)
             course.host_seconds = None
-        return self.timeline.delayed(dict.fromkeys(events, self.event_seconds))
+
+    @property
+    def timeline_with_runtime(self) -> Timeline:
+        """The timeline with the host time of the runtime at each event."""
+        return self.timeline.delayed(dict.fromkeys(self._events, self.event_seconds))
+
+    @property
+    def _events(self) -> range:
+        return range(1, len(self.timeline.operations))
 
     @property
     def runs_before(self) -> int:
