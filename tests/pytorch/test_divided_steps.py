@@ -15,11 +15,12 @@ from torch import nn
 
 from oocdnn.errors import OutOfMemory
 from oocdnn.network.timeline import Operation, Saved, Timeline
-from oocdnn.torch.limit import parts
+from oocdnn.torch.limit import in_place, parts
+from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.division import Division
-from oocdnn.torch.limit.parts import Signature
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
+from oocdnn.torch.limit.table import Signature
 
 BATCH, WIDE = 8, 16
 SAMPLE = 4 * WIDE * 16 * 16  # bytes of the widest activation
@@ -206,6 +207,54 @@ def test_a_step_that_the_device_cannot_hold_trains_in_parts(
         assert device.seen.count(BATCH) < parted  # nothing is tried again
         assert run._steps.mode is Mode.KEEP
         assert torch.equal(step(net), expected)
+    for one, other in zip(gradients(net), gradients(plain), strict=True):
+        assert torch.equal(one, other)
+
+
+class Gradients(HostCard):
+    """Counts the bytes of the gradients that a ReLU reads and writes, beside what is saved."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self._own = in_place._OPERATIONS["threshold_backward"]
+        self._most = 0
+        self.over: list[bool] = []
+        self.run: memory_limit | None = None
+        patch.setitem(in_place._OPERATIONS, "threshold_backward", self)
+
+    def redispatch(self, keys: Any, dy: torch.Tensor, *given: Any, grad_input: Any) -> Any:
+        self._own.redispatch(keys, dy, *given, grad_input=grad_input)
+        over = grad_input is dy
+        if self.run is not None and dy.numel() == BATCH * SAMPLE // 4:
+            self.over.append(over)
+            self._most = self.held() + (1 if over else 2) * dy.nbytes
+
+    def held(self) -> int:
+        return 0 if self.run is None else self.run._steps._store.resident
+
+    def peak(self) -> int:
+        most, self._most = max(self._most, self.held()), 0
+        return most
+
+
+def test_a_gradient_beyond_the_limit_is_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Gradients(monkeypatch)
+    net, plain = network(), network()
+    expected = step(plain)
+    limit = 11 * BATCH * SAMPLE // 4  # less than the result and two gradients of the wide ReLU
+    with memory_limit(limit, card=device, planning=0.2) as device.run:
+        for _ in range(8):
+            device.over.clear()
+            step(net)
+            device.run.step()
+        assert all(device.over)
+        assert len(device.over) == 2
+        assert device.run._steps.mode is Mode.FOLLOW
+        assert device.run.plan is not None
+        assert device.run.plan.peak_bytes <= limit
+        assert torch.equal(step(net), expected)
+        device.run = None
+    device.close()
     for one, other in zip(gradients(net), gradients(plain), strict=True):
         assert torch.equal(one, other)
 

@@ -24,11 +24,12 @@ from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Copy, HostCard
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Entry
-from oocdnn.torch.limit.parts import Table
+from oocdnn.torch.limit.overrides import overrides
 from oocdnn.torch.limit.record import Record, Recorder
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 from oocdnn.torch.limit.store import Store
+from oocdnn.torch.limit.table import Table
 
 
 def test_steps_end_with_the_optimizers(card: HostCard) -> None:
@@ -425,7 +426,7 @@ def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -
 
 
 def test_what_operations_recipes_and_copies_take_the_host_is_measured(card: HostCard) -> None:
-    recorder = Recorder(card, Store(card), False, Table("cpu"))
+    recorder = Recorder(card, Store(card), False, Table("cpu", overrides.count))
     entry = Entry(0, 64, None, 0)
     recorder.recipe(entry, (), "rebuild", 1.0, 1.25, 0.125, 0)
     recorder.recipe(entry, (), "rebuild", 1.0, 1.25, 0.5, 0)
@@ -484,7 +485,7 @@ def test_the_time_of_an_operation_has_no_wait_for_the_host_in_it() -> None:
 
     def recorded(ahead: bool, before: Record | None = None) -> Record:
         device.ahead, device.busied = ahead, []
-        recorder = Recorder(device, Store(device), False, Table("cpu"))
+        recorder = Recorder(device, Store(device), False, Table("cpu", overrides.count))
         recorder.before = before
         recorder.begin()
         recorder.stop(None)
@@ -512,7 +513,7 @@ def test_the_time_of_an_operation_has_no_wait_for_the_host_in_it() -> None:
     assert again.sure == (True, True)
 
     device.ahead, device.busied = True, []
-    recorder = Recorder(device, Store(device), False, Table("cpu"))
+    recorder = Recorder(device, Store(device), False, Table("cpu", overrides.count))
     recorder.begin()
     for _ in range(100):
         recorder.stop(None)

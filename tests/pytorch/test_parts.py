@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from oocdnn.torch.limit import parts
-from oocdnn.torch.limit.parts import Signature, Table
+from oocdnn.torch.limit.overrides import overrides
+from oocdnn.torch.limit.table import Signature, Table
 
 
 def replaced() -> bool:
@@ -27,7 +28,7 @@ def replaced() -> bool:
 
 @pytest.fixture
 def table() -> Iterator[Table]:
-    table = Table("cpu")
+    table = Table("cpu", overrides.count)
     table.enter()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -251,7 +252,7 @@ def test_the_innermost_table_of_the_thread_decides(table: Table) -> None:
 
     divide(table, 2, run)
     assert batches(run) == [3, 3]
-    inner = Table("cpu")
+    inner = Table("cpu", overrides.count)
     inner.enter()
     inner.use(True)
     assert batches(run) == [6, 6]
@@ -295,7 +296,7 @@ def test_a_kernel_of_another_library_is_left_alone() -> None:
     theirs = torch.library.Library("aten", "IMPL")
     theirs.impl("convolution", lambda *_: torch.full((1,), 7.0), "CPU")
     try:
-        table = Table("cpu")
+        table = Table("cpu", overrides.count)
         table.enter()
         table.use(True)
         assert F.conv2d(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 1)).item() == 7.0
@@ -369,7 +370,7 @@ def test_dispatch_tables_are_pytorchs_own_afterwards(device: str) -> None:
         return [torch._C._dispatch_dump_table(name) for name in names]
 
     before = tables()
-    table, other = Table(device), Table(device)
+    table, other = Table(device, overrides.count), Table(device, overrides.count)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for one in (table, other):

@@ -41,6 +41,7 @@ class Card(Protocol):
     device: torch.device
     probe_bytes: int  # of the copies that measure the link
     least_bytes: int  # a smaller storage is kept: its copy costs more than its bytes are worth
+    one_stream: bool  # False once `holds` has seen another stream
 
     def begin(self) -> None:
         """A step begins: the compute stream is the current one."""
@@ -163,6 +164,7 @@ class CudaCard:
         self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)
         self._index = int(device.index)
+        self.one_stream = True
         self._streams: dict[int, torch.cuda.Stream] = {}  # compute streams so far, by raw pointer
         self.begin()
 
@@ -178,7 +180,12 @@ class CudaCard:
         return int(torch._C._cuda_getCurrentRawStream(self._index))
 
     def holds(self, tensor: Tensor) -> bool:
-        return bool(tensor.get_device() == self._index and self._current() == self._raw)
+        if tensor.get_device() != self._index:
+            return False
+        if self._current() == self._raw:
+            return True
+        self.one_stream = False
+        return False
 
     def capturing(self) -> bool:
         return bool(torch._C._cuda_isCurrentStreamCapturing())
@@ -314,6 +321,7 @@ class HostCard:
     """The CPU's tensors as a device's; `rate` of each direction in bytes a second."""
 
     probe_bytes = 1 << 16
+    one_stream = True
 
     def __init__(self, rate: float = float("inf"), least_bytes: int = 1 << 10) -> None:
         self.least_bytes = least_bytes

@@ -1,4 +1,4 @@
-"""In how many parts convolutions run, found by recording a step again and again."""
+"""In how many parts operations run, found by recording a step again and again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from oocdnn.network.timeline import Timeline, certain_bytes
-from oocdnn.torch.limit.parts import MOST, Signature
+from oocdnn.torch.limit import in_place
+from oocdnn.torch.limit.parts import MOST
+from oocdnn.torch.limit.table import Signature
 
 CONTINUED = 4  # times at most
 TIGHT = 16  # an operation that leaves less than this part of the room leaves little to gaps
@@ -40,7 +42,7 @@ class Division:
         Args:
             timeline: Of the step.
             room: Bytes that there are for tensors.
-            ran: Gives the convolutions that ran in an operation.
+            ran: Gives the signatures of what ran in an operation.
         """
         if self.settled:
             return False
@@ -64,8 +66,8 @@ class Division:
         ran: Callable[[int], Iterable[Signature]],
     ) -> bool:
         """Doubles parts for a step whose plans all reserve `excess` bytes more than the room; False
-        where no more parts help. Doubled are the parts of the convolutions that leave little of
-        the room to gaps; else of those of forward that leave less than the excess, since results in
+        where no more parts help. Doubled are the parts of what leaves little of the room to
+        gaps; else of those of forward that leave less than the excess, since results in
         parts have the bits of the whole; else of backward."""
         if self.continued == CONTINUED:
             return False
@@ -86,10 +88,14 @@ class Division:
         ran: Callable[[int], Iterable[Signature]],
         positions: Iterable[int],
     ) -> None:
-        """Doubles the parts of convolutions in operations that more parts can make fit."""
+        """Doubles the parts of what ran in operations that more parts can make fit."""
         needed = certain_bytes(timeline)
         for position in positions:
             own = timeline.operations[position].fixed_bytes  # what parts can make less
             if needed[position] - own <= room < needed[position]:
                 for one in ran(position):
-                    self.parts[one] = min(2 * self.before.get(one, 1), MOST)
+                    self.parts[one] = min(2 * self.before.get(one, 1), _most(one))
+
+
+def _most(signature: Signature) -> int:
+    return in_place.IN_PLACE if signature[0] in in_place.KERNELS else MOST

@@ -63,7 +63,7 @@ class Planning:
     def again(self, recorder: Recorder, known: Known, division: Division) -> bool:
         """Plans anew from a further recorded step: its times are those of a step that does not swap
         everything. True where no plan keeps to the limit, and the step should be recorded again
-        with more parts of convolutions."""
+        with operations in more parts."""
         again = recorder.again()
         if again is None:
             return False
@@ -81,7 +81,7 @@ class Planning:
     def check(self, known: Known, division: Division) -> bool:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
         leave more are tried; if none serves, true where the step should be recorded again with
-        more parts of convolutions, else the nearest plan stays. A step whose steering ended midway
+        operations in more parts, else the nearest plan stays. A step whose steering ended midway
         tells nothing of its plan, which is steered anew."""
         assert known.course is not None
         if not known.course.spacers.lost:

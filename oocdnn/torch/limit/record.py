@@ -18,9 +18,9 @@ from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.reading import Note, read, templates
-from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.squeeze import Form, Reader
 from oocdnn.torch.limit.store import Store
+from oocdnn.torch.limit.table import Signature, Table
 from oocdnn.torch.limit.trace import Node
 
 
@@ -50,7 +50,7 @@ class _Event:
     most: int = 0  # bytes on the device until the next event
     appeared: int = 0  # bytes of the entry that the next event saw first
     node: Node | None = None  # of backward; held, so that no other takes its address
-    ran: list[Signature] = field(default_factory=list)  # convolutions
+    ran: list[Signature] = field(default_factory=list)  # operations that have parts
     sure: bool = False  # the device began when the host had enqueued all
 
 
@@ -96,7 +96,7 @@ class Recorder:
     card: Card
     store: Store
     bytes_too: bool  # else times only
-    table: Table  # tells which convolutions run
+    table: Table  # tells which operations run that have parts
     entries: list[Entry] = field(default_factory=list)
     seen: dict[Entry, _Seen] = field(default_factory=dict)
     produced: list[int] = field(default_factory=list)
@@ -244,7 +244,7 @@ class Recorder:
         return Record(Timeline(operations, self.forward, saved, label), sure, self._copying())
 
     def ran(self, position: int) -> list[Signature]:
-        """The convolutions that ran in an operation."""
+        """What ran in an operation and has parts."""
         return self.events[position].ran
 
     def again(self) -> Record | None:

@@ -14,8 +14,8 @@ from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.parts import Signature
 from oocdnn.torch.limit.record import Record
+from oocdnn.torch.limit.table import Signature
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
@@ -62,8 +62,8 @@ class Known:
     settings: object
     record: Record
     found: Found
-    parts: dict[Signature, int]  # in which convolutions run
-    ran: Sequence[Sequence[Signature]] = ()  # the convolutions of each operation
+    parts: dict[Signature, int]  # of operations that do not run whole
+    ran: Sequence[Sequence[Signature]] = ()  # what has parts, in each operation
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1

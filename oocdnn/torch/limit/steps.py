@@ -17,7 +17,7 @@ from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Held, Kept, Packed
 from oocdnn.torch.limit.forward import Forward
 from oocdnn.torch.limit.mode import Mode
-from oocdnn.torch.limit.parts import Table
+from oocdnn.torch.limit.overrides import overrides
 from oocdnn.torch.limit.planning import Planner, Planning
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
@@ -25,6 +25,7 @@ from oocdnn.torch.limit.spacers import take_free
 from oocdnn.torch.limit.step import Step
 from oocdnn.torch.limit.step_kinds import RECORDED, WATCHED, Kinds, Known, first_of
 from oocdnn.torch.limit.store import Store
+from oocdnn.torch.limit.table import Table
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
@@ -47,7 +48,9 @@ class Steps:
     ) -> None:
         self._card, self._store = card, Store(card)
         self.planning = Planning(card, self._store, limit, planner, steering_seconds)
-        self.table = Table(card.device.type)  # that of the step, else of the latest one
+        self.table = Table(
+            card.device.type, overrides.count
+        )  # that of the step, else of the latest one
         self.kinds = Kinds()
         self.steps = 0
         self._lock = threading.RLock()
@@ -163,6 +166,7 @@ class Steps:
     def _select(self, tensor: Tensor) -> None:
         """At the first tensor that moves: which kind of step it is."""
         step, known = self._step, self.kinds.find(tensor)
+        self.table.one_stream = self._card.one_stream
         self.table.use(known is None or any(one.parts for one in self.kinds))
         if known is None:
             self._first = first_of(tensor)

@@ -1,0 +1,76 @@
+"""Whether nobody else holds a gradient that an operation is given, so that it may be overwritten.
+
+PyTorch's engine gives a gradient up to the operation that reads it last. The references that are
+left then are counted once, with gradients that nobody else holds. A gradient with any other count
+is held by the program, by another operation, or by something that is not known here.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+_References = tuple[int, int, int, int, int]
+
+
+class Ownership:
+    """Tells it for the kernels of one form, which ask in the same place of their code."""
+
+    def __init__(self) -> None:
+        self._alone: _References | None = None  # None: not known, or not to be told
+        self._learns: int | None = None  # the thread
+        self._seen: list[_References] = []
+
+    def __call__(self, gradient: Tensor) -> bool:
+        found = _references(gradient)
+        if self._learns == threading.get_ident():
+            self._seen.append(found)
+        return found == self._alone
+
+    def learn(self, alone: Callable[[], object], held: Callable[[], object]) -> None:
+        """Counts the references of gradients.
+
+        Args:
+            alone: Runs the kernel twice, with gradients that nobody else holds.
+            held: Runs it with gradients that something else holds.
+        """
+        self._learns = threading.get_ident()
+        try:
+            free, others = self._watched(alone), self._watched(held)
+        finally:
+            self._learns = None
+        told = len(free) == 2 and free[0] == free[1] and others and free[0] not in others
+        self._alone = free[0] if told else None
+
+    def _watched(self, run: Callable[[], object]) -> list[_References]:
+        self._seen = []
+        run()
+        return self._seen
+
+
+def _references(gradient: Tensor) -> _References:
+    """To the tensor, to its storage, and to the Python objects of both."""
+    storage = gradient.untyped_storage()
+    return (
+        gradient._use_count(),
+        torch._C._storage_Use_Count(storage._cdata),
+        sys.getrefcount(gradient),
+        sys.getrefcount(storage),
+        weakref.getweakrefcount(gradient),
+    )
+
+
+def dense(gradient: Tensor) -> bool:
+    """Whether each of the storage's elements is one of the tensor, in a usual order."""
+    if gradient.untyped_storage().nbytes() != gradient.nbytes:
+        return False
+    orders = {4: torch.channels_last, 5: torch.channels_last_3d}
+    order = orders.get(gradient.dim())
+    return bool(gradient.is_contiguous()) or (
+        order is not None and gradient.is_contiguous(memory_format=order)
+    )

@@ -1,0 +1,373 @@
+"""Gradients written in place of those that they are computed from: the very bits, and never over a
+gradient that something else holds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch import nn
+from torch.nn import functional as F
+
+from oocdnn.torch.limit import in_place, parts
+from oocdnn.torch.limit.overrides import overrides
+from oocdnn.torch.limit.ownership import Ownership
+from oocdnn.torch.limit.table import Table
+
+Tensor = torch.Tensor
+
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=GPU)])
+def table(request: pytest.FixtureRequest) -> Iterator[Table]:
+    """Tensors are made on its device."""
+    table = Table(request.param, overrides.count)
+    table.enter()
+    table.use(True)
+    with torch.device(request.param):
+        yield table
+    table.leave()
+
+
+class Watched:
+    """Runs backward passes of a table's step, and notes which gradients took another's place."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.over: list[bool] = []
+
+    def __enter__(self) -> Watched:
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(self._table, "run", self._run)
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, self._unpack)
+        self._hooks.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._hooks.__exit__(*error)
+        self._patch.undo()
+
+    def _unpack(self, tensor: Tensor) -> Tensor:
+        self._table.serves_backward()
+        return tensor
+
+    def _run(self, signature: Any, most: int, operation: Callable[[int], Any]) -> Any:
+        cells = dict(zip(operation.__code__.co_freevars, operation.__closure__ or (), strict=True))
+        result = operation(min(2, most))
+        if "dy" in cells:
+            dx = result[0] if isinstance(result, tuple) else result
+            address = cells["dy"].cell_contents.data_ptr()
+            self.over.append(dx is not None and dx.data_ptr() == address)
+        return result
+
+
+ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
+    "elu": lambda x: F.elu(x, 0.7),
+    "elu in place": lambda x: F.elu(x + 0, 0.7, inplace=True),
+    "gelu": F.gelu,
+    "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "hardsigmoid": F.hardsigmoid,
+    "hardtanh": F.hardtanh,
+    "relu6": F.relu6,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.3),
+    "relu": F.relu,
+    "relu in place": lambda x: F.relu(x + 0, inplace=True),
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "tanh": torch.tanh,
+    "threshold": lambda x: F.threshold(x, 0.2, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("last", [False, True])
+def test_elementwise_gradients_have_the_bits_of_plain_pytorch(
+    table: Table, name: str, kind: torch.dtype, last: bool
+) -> None:
+    torch.manual_seed(0)
+    order = torch.channels_last if last else torch.contiguous_format
+    x = torch.randn(2, 3, 5, 4).to(kind).to(memory_format=order).requires_grad_()
+    scale = torch.randn(2, 3, 5, 4).to(kind).to(memory_format=order)
+
+    def gradient() -> Tensor:
+        (dx,) = torch.autograd.grad((ELEMENTWISE[name](x) * scale).sum(), x)
+        return dx
+
+    table.use(False)
+    expected = gradient()
+    table.use(True)
+    with Watched(table) as watched:
+        found = gradient()
+    assert watched.over == [True]
+    assert found.stride() == expected.stride()
+    assert torch.equal(found, expected)
+
+
+def test_every_operation_is_tested() -> None:
+    tested = {f"{name.split()[0]}_backward" for name in ELEMENTWISE}
+    tested = tested - {"relu_backward", "relu6_backward"} | {"threshold_backward"}
+    assert tested == set(in_place.KERNELS)
+
+
+held: list[object] = []
+
+
+def keeps(view: Callable[[Tensor], object]) -> Callable[[Tensor], Tensor]:
+    def program(y: Tensor) -> Tensor:
+        y.register_hook(lambda gradient: held.append(view(gradient)))
+        return y * 2
+
+    return program
+
+
+def branched(y: Tensor) -> Tensor:
+    return (y + torch.relu(y * 1)) * 2
+
+
+def viewed(y: Tensor) -> Tensor:
+    return torch.cat([one * 2 for one in y.chunk(2, 1)], 1).view(-1)
+
+
+class Keeping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        held.append(made := gradient * 2)
+        return made
+
+
+def after(y: Tensor) -> Tensor:
+    y.grad_fn.register_hook(lambda made, given: held.append((made, given)))
+    return y * 2
+
+
+def before(y: Tensor) -> Tensor:
+    y.grad_fn.register_prehook(held.append)
+    return y * 2
+
+
+def retained(y: Tensor) -> Tensor:
+    y.retain_grad()
+    held.append(y)
+    return y * 2
+
+
+HOLDING: dict[str, Callable[[Tensor], Tensor]] = {
+    "the tensor": keeps(lambda gradient: gradient),
+    "a view": keeps(lambda gradient: gradient.view(-1)),
+    "a detached tensor": keeps(lambda gradient: gradient.detach()),
+    "its storage": keeps(lambda gradient: gradient.untyped_storage()),
+    "a capsule": keeps(lambda gradient: torch.utils.dlpack.to_dlpack(gradient.detach())),
+    "a function": Keeping.apply,
+    "a hook after the node": after,
+    "a hook before the node": before,
+    "an expanded one": lambda y: y,
+}
+OTHERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "nothing": lambda y: y * 2,
+    "a branch": branched,
+    "views": viewed,
+    "retained": retained,
+}
+
+
+def passes(name: str, operation: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """A backward pass through the operation; its gradients, with those that are held."""
+    torch.manual_seed(0)
+    held.clear()
+    x = torch.randn(2, 2, 3, 3, requires_grad=True)
+    y = operation(x)
+    (HOLDING | OTHERS)[name](y).sum().backward()
+    found = [x.grad]
+    for one in held:
+        if isinstance(one, Tensor):
+            found.append(one if one.grad is None else one.grad)
+        elif isinstance(one, torch.UntypedStorage):
+            found.append(torch.empty(0, device=one.device).set_(one))
+        elif isinstance(one, tuple):
+            found.extend(each for pair in one for each in (pair if type(pair) is tuple else [pair]))
+        else:
+            found.append(torch.utils.dlpack.from_dlpack(one))
+    return [one.detach().clone().reshape(-1) for one in found if one is not None]
+
+
+def convolved(x: Tensor) -> Tensor:
+    return F.conv2d(x, torch.eye(2, device=x.device).view(2, 2, 1, 1) * 3)
+
+
+@pytest.mark.parametrize("operation", [torch.relu, convolved])
+@pytest.mark.parametrize("name", HOLDING | OTHERS)
+def test_gradients_that_something_holds_are_left_alone(
+    table: Table, name: str, operation: Callable[[Tensor], Tensor]
+) -> None:
+    table.use(False)
+    expected = passes(name, operation)
+    table.use(True)
+    with Watched(table) as watched:
+        found = passes(name, operation)
+    assert watched.over
+    if name in HOLDING:
+        assert not any(watched.over)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+    held.clear()
+
+
+@pytest.mark.parametrize("operation", [torch.relu, convolved])
+def test_the_gradient_of_a_whole_pass_is_overwritten(
+    table: Table, operation: Callable[[Tensor], Tensor]
+) -> None:
+    with Watched(table) as watched:
+        passes("nothing", operation)
+    assert watched.over == [True]
+
+
+@pytest.mark.parametrize("operation", [torch.relu, convolved])
+def test_a_gradient_that_the_program_gives_is_left_alone(
+    table: Table, operation: Callable[[Tensor], Tensor]
+) -> None:
+    x = torch.randn(2, 2, 3, 3, requires_grad=True)
+    dy = torch.randn(2, 2, 3, 3)
+    kept = dy.clone()
+    with Watched(table) as watched:
+        operation(x).backward(dy)
+    assert watched.over == [False]
+    assert torch.equal(dy, kept)
+
+
+def test_a_pass_that_is_differentiated_itself_writes_over_nothing(table: Table) -> None:
+    x = torch.randn(2, 2, 3, 3, requires_grad=True)
+    with Watched(table) as watched:
+        (dx,) = torch.autograd.grad((torch.relu(x) * x).sum(), x, create_graph=True)
+        dx.sum().backward()
+    assert not any(watched.over[:1])
+
+
+def test_other_passes_and_streams_write_over_nothing(table: Table) -> None:
+    with Watched(table) as watched:
+        table.one_stream = False
+        passes("nothing", torch.relu)
+    assert watched.over == [False]
+    table.one_stream = True
+    x = torch.randn(2, 2, 3, 3, requires_grad=True)
+    y = torch.relu(x) * 2  # no saved tensor of it is the step's
+    with Watched(table) as watched:
+        y.sum().backward()
+    assert watched.over == [False]
+
+
+def test_a_gradient_laid_out_otherwise_is_left_alone(table: Table) -> None:
+    x = torch.randn(2, 3, 4, 4, requires_grad=True)
+    last = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    table.use(False)
+    (expected,) = torch.autograd.grad((torch.relu(x) * last).sum(), x)
+    table.use(True)
+    with Watched(table) as watched:
+        y = torch.relu(x)
+        (dx,) = torch.autograd.grad(y, x, last)
+    assert watched.over == [False]
+    assert torch.equal(dx, expected)
+
+
+def test_what_cannot_be_told_apart_is_never_overwritten() -> None:
+    """As in a PyTorch that counts otherwise."""
+    ask = Ownership()
+    one, two = torch.ones(1), torch.ones(1)
+
+    def same() -> None:
+        ask(one)
+        ask(two)
+
+    def viewed() -> None:
+        ask(one.view(-1))
+
+    def once() -> None:
+        ask(one)
+
+    told = []
+    for alone, held in ((same, same), (same, viewed), (once, viewed), (same, lambda: None)):
+        ask.learn(alone, held)
+        told.append(ask(one))
+    assert told == [False, True, False, False]
+
+
+def test_both_forms_of_kernels_have_learnt(table: Table) -> None:
+    for owned in (in_place.owned, parts.owned):
+        assert owned._alone is not None
+
+
+def test_without_a_further_thread_nothing_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    from oocdnn.torch.limit import overrides as module
+
+    def refuses(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuses)
+    monkeypatch.setattr(in_place.owned, "_alone", None)
+    fresh = module._Overrides()
+    fresh.count("CPU", 1)
+    try:
+        table = Table("cpu", lambda key, more: None)
+        table.enter()
+        table.use(True)
+        with Watched(table) as watched:
+            passes("nothing", torch.relu)
+        table.leave()
+    finally:
+        fresh.count("CPU", -1)
+    assert watched.over == [False]
+
+
+def test_a_kernel_of_another_library_is_left_alone() -> None:
+    theirs = torch.library.Library("aten", "IMPL")
+    theirs.impl("silu_backward", lambda dy, x: torch.full_like(dy, 7.0), "CPU")
+    try:
+        table = Table("cpu", overrides.count)
+        table.enter()
+        table.use(True)
+        x = torch.ones(3, requires_grad=True)
+        F.silu(x).sum().backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [7.0, 7.0, 7.0]
+        table.leave()
+    finally:
+        theirs._destroy()
+
+
+def test_modules_train_to_the_same_bits(table: Table) -> None:
+    def trained(over: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(
+            *(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(inplace=True)),
+            *(nn.Conv2d(3, 3, 3, padding=1), nn.GELU(), nn.Hardtanh(), nn.Conv2d(3, 3, 1)),
+        )
+        x = torch.randn(4, 3, 8, 8)
+        for _ in range(3):
+            if over:
+                with Watched(table) as watched:
+                    net(x).square().sum().backward()
+                assert watched.over.count(True) >= 3
+            else:
+                net(x).square().sum().backward()
+        return [one.grad for one in net.parameters() if one.grad is not None]
+
+    # Filter gradients of convolutions in parts are other sums.
+    first, *_, last = trained(over=True)
+    table.use(False)
+    one, *_, other = trained(over=False)
+    table.use(True)
+    torch.testing.assert_close(first, one, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(last, other, rtol=1e-5, atol=1e-5)
