@@ -279,6 +279,14 @@ def test_parts_are_doubled_until_the_operation_fits() -> None:
     assert division.parts == {("large",): 4}
 
 
+def test_what_runs_in_place_is_not_doubled_again() -> None:
+    signature = ("threshold_backward", 0)
+    division = Division()
+    for most in (100, 80, 60):
+        division.divides(timeline(most), 50, lambda position: [signature][1 - position :])
+        assert division.parts == {signature: 2}
+
+
 def test_parts_that_do_not_help_are_taken_back() -> None:
     division = Division()
     assert division.divides(timeline(100), 40, ran)

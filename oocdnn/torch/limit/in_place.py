@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oocdnn.torch.limit.ownership import Ownership, dense
+from oocdnn.torch.limit.ownership import Ownership
 from oocdnn.torch.limit.table import current
 
 IN_PLACE = 2  # parts of such an operation in place; 1 is as PyTorch has it
@@ -28,7 +28,7 @@ _NAMES = (
     "threshold_backward",
 )
 
-owned = Ownership()
+owned, owned_named = Ownership(), Ownership()  # called without and with named arguments
 
 
 _OPERATIONS = {name: getattr(torch.ops.aten, name).grad_input for name in _NAMES}
@@ -36,13 +36,14 @@ _OPERATIONS = {name: getattr(torch.ops.aten, name).grad_input for name in _NAMES
 
 def _kernel(name: str) -> Callable[..., Tensor]:
     def kernel(dy: Tensor, *others: Any, **named: Any) -> Tensor:
-        alone, table = owned(dy), current()
+        alone = owned_named(dy) if named else owned(dy)
+        table = current()
         y = next(one for one in others if isinstance(one, Tensor))
 
         def run(parts: int) -> Tensor:
             # A gradient that nobody else holds, of the step's own backward pass.
             over = parts > 1 and alone and table is not None and table.may_overwrite()
-            over = over and _alike(dy, y) and dense(dy)
+            over = over and _alike(dy, y)
             dx = dy if over else dy.new_empty(0)
             own = _own(dy.device.type)
             _OPERATIONS[name].redispatch(own, dy, *others, **named, grad_input=dx)

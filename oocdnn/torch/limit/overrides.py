@@ -94,6 +94,7 @@ def _learn() -> None:
 
     for owned, operation in (
         (in_place.owned, torch.relu),
+        (in_place.owned_named, partial(torch.nn.functional.gelu, approximate="tanh")),
         (parts.owned, partial(torch.nn.functional.conv2d, weight=torch.ones(1, 1, 1, 1))),
     ):
         owned.learn(partial(twice, operation), partial(held, operation))

@@ -2,7 +2,8 @@
 
 PyTorch's engine gives a gradient up to the operation that reads it last. The references that are
 left then are counted once, with gradients that nobody else holds. A gradient with any other count
-is held by the program, by another operation, or by something that is not known here.
+is held by the program, by another operation, or by something that is not known here. A view, as an
+expanded gradient is, holds its base, so that it has another count.
 """
 
 from __future__ import annotations
@@ -62,15 +63,4 @@ def _references(gradient: Tensor) -> _References:
         sys.getrefcount(gradient),
         sys.getrefcount(storage),
         weakref.getweakrefcount(gradient),
-    )
-
-
-def dense(gradient: Tensor) -> bool:
-    """Whether each of the storage's elements is one of the tensor, in a usual order."""
-    if gradient.untyped_storage().nbytes() != gradient.nbytes:
-        return False
-    orders = {4: torch.channels_last, 5: torch.channels_last_3d}
-    order = orders.get(gradient.dim())
-    return bool(gradient.is_contiguous()) or (
-        order is not None and gradient.is_contiguous(memory_format=order)
     )
