@@ -50,7 +50,7 @@ class Backward:
             ended = partial(self.running.discard, number)
             torch.autograd.Variable._execution_engine.queue_callback(ended)
 
-    def quick(self, held: Held) -> bool:
+    def try_short_path(self, held: Held) -> bool:
         """Counts the read of a tensor that the plan keeps, if its event needs no work. Returns
         False if the read needs the full path."""
         step, course = self._step, self._step.course

@@ -50,27 +50,24 @@ class Forward:
     def _keeps_all(self) -> bool:
         return self._step.mode is Mode.KEEP and self._step.selected
 
-    def quick(self, tensor: Tensor) -> Kept | None:
+    def try_short_path(self, tensor: Tensor) -> Kept | None:
         """Saves a tensor that stays on the device and whose event needs no work. Returns None if
-        the tensor needs the full path. Takes no lock: only the forward thread changes this state.
+        the tensor needs the full path. Takes the lock only for tensors with an event: a backward
+        pass on another thread may end what forward follows.
         """
         step = self._step
         index, codes = step.packs, step.codes
         if index < len(codes):
             code = codes[index]
-            if code == LOOK or (code != STAYS and step.card.capturing()):
-                return None
-            holder, saved = self._holder(), None
             if code == STAYS:
-                if holder is not None or step.event == 0 or step.numbered:  # else `over`
-                    saved = Kept(tensor)
-            elif holder is not None and (code == BEFORE or self._counts(tensor)):
-                saved = Held(tensor, holder)
-                if step.traced is not None and index in step.traced:
-                    self._trace.add(saved, tensor, index)
-            if saved is not None:
+                if self._holder() is None and step.event and not step.numbered:  # `over`
+                    return None
                 step.packs = index + 1
-            return saved
+                return Kept(tensor)
+            if code == LOOK or step.card.capturing():
+                return None
+            with step.lock:
+                return self._hold_on_short_path(tensor, index) if step.codes is codes else None
         if not self._keeps_all or step.backward:
             return None
         assert step.followed is not None
@@ -79,7 +76,18 @@ class Forward:
         step.packs = index + 1
         return Kept(tensor)
 
-    def _counts(self, tensor: Tensor) -> bool:
+    def _hold_on_short_path(self, tensor: Tensor, index: int) -> Held | None:
+        """Saves a tensor of an entry that the plan keeps, if its event needs no work."""
+        step, holder = self._step, self._holder()
+        if holder is None or not (step.codes[index] == BEFORE or self._count_if_idle(tensor)):
+            return None
+        saved = Held(tensor, holder)
+        if step.traced is not None and index in step.traced:
+            self._trace.add(saved, tensor, index)
+        step.packs = index + 1
+        return saved
+
+    def _count_if_idle(self, tensor: Tensor) -> bool:
         """Counts the event of a new storage that the plan keeps, if the event needs no work."""
         step, course = self._step, self._step.course
         assert isinstance(course, Planned)

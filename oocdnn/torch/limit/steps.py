@@ -70,7 +70,7 @@ class Steps:
     # The hooks.
 
     def pack(self, tensor: Tensor) -> Source:
-        saved = self._forward.quick(tensor)
+        saved = self._forward.try_short_path(tensor)
         if saved is not None:
             return saved
         if self._card.capturing():
@@ -99,7 +99,7 @@ class Steps:
                 return packed.tensor()
         with self._lock:
             backward = self._backward
-            if type(packed) is Held and self.table.serves() and backward.quick(packed):
+            if type(packed) is Held and self.table.serves() and backward.try_short_path(packed):
                 return packed.tensor()
             if not self._step.backward:
                 backward.begin()
