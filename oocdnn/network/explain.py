@@ -84,7 +84,7 @@ def explain(
     return Explanation(
         rows,
         simulation.seconds,
-        timeline.seconds,
+        timeline.plain_seconds,
         floor,
         limit,
         simulation.peak_bytes,

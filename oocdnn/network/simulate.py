@@ -19,8 +19,7 @@ from oocdnn.network.timeline import Link, Timeline
 @dataclass
 class Simulation:
     """What a schedule does: seconds of the step, of waiting for copies, of waiting for the host and
-    of each direction's copies; host time before the last operation; the peak in bytes and the
-    operation at which it occurs."""
+    of each direction's copies; the peak in bytes and the operation at which it occurs."""
 
     seconds: float = 0.0
     waiting: float = 0.0
@@ -29,7 +28,7 @@ class Simulation:
     peak_at: int = 0
     to_host_seconds: float = 0.0
     from_host_seconds: float = 0.0
-    host_seconds: float = 0.0
+    host_before_last: float = 0.0  # host time before the last operation
     begins: list[float] = field(default_factory=list)  # of each operation
     copies: list[tuple[int, bool, float, float]] = field(default_factory=list)  # index, out, span
 
@@ -171,7 +170,7 @@ def simulate(timeline: Timeline, links: Sequence[Link], plan: Schedule) -> Simul
                 machine.compute(one.squeeze.seconds / 2, one.squeeze.host / 2)
         machine.wait_for_host()
         result.begins.append(machine.now)
-        result.host_seconds = machine.host
+        result.host_before_last = machine.host
         machine.compute(operation.seconds, operation.host)
         for index in at["made"].get(position, ()):
             choice, one = plan.choices[index], saved[index]

@@ -123,6 +123,7 @@ class Timeline:
 
     `starts` are the times at which the operations begin where everything is kept, and the end;
     `spare` are the times by which the host can be later at each of them, and the end be the same.
+    `plain_seconds` is the time of the step where everything is kept and nothing delays the host.
 
     Raises InvalidProblem where positions, sizes or recipes contradict each other.
     """
@@ -131,6 +132,7 @@ class Timeline:
     forward: int
     saved: tuple[Saved, ...] = ()
     label: str = ""
+    plain_seconds: float = field(init=False, repr=False, compare=False)
     starts: tuple[float, ...] = field(init=False, repr=False, compare=False)
     spare: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
@@ -148,6 +150,7 @@ class Timeline:
             spare.append(now - begun - rest)
         object.__setattr__(self, "starts", (*starts, now))
         object.__setattr__(self, "spare", tuple(reversed(spare)))
+        object.__setattr__(self, "plain_seconds", self.seconds)
         self._check()
 
     @property
@@ -167,16 +170,16 @@ class Timeline:
         return max(seconds, host - self.spare[position])
 
     def delayed(self, host: Mapping[int, float]) -> Timeline:
-        """With so many more seconds of the host at positions."""
+        """With so many more seconds of the host at positions, that `plain_seconds` has not."""
         if not host:
             return self
-        return replace(
-            self,
-            operations=tuple(
-                replace(one, host=one.host + host.get(position, 0.0))
-                for position, one in enumerate(self.operations)
-            ),
+        operations = tuple(
+            replace(one, host=one.host + host.get(position, 0.0))
+            for position, one in enumerate(self.operations)
         )
+        made = replace(self, operations=operations)
+        object.__setattr__(made, "plain_seconds", self.plain_seconds)
+        return made
 
     def _check(self) -> None:
         count = len(self.operations)

@@ -3,7 +3,10 @@ later plans include."""
 
 from __future__ import annotations
 
+import threading
 import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,9 +16,11 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from pytorch.trained import LIMIT, pair, several, step
 from torch import Tensor
 
+from oocdnn.torch.limit.backward import Backward
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.courses import ARRIVES, Planned
 from oocdnn.torch.limit.entry import Entry, Held, Holder
+from oocdnn.torch.limit.forward import Forward
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 
@@ -58,8 +63,9 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
         assert known.plan is not None
         assert known.course is not None
         events = len(known.timeline.operations) - 1
-        known.course.host_seconds = known.plan.simulation.host_seconds + events * 0.25
-        for _ in range(2):  # what is known counts once
+        untimed = known.plan.simulation.host_before_last
+        known.course.host_seconds = untimed + (events - 1) * 0.25  # none after the last event
+        for _ in range(2):  # it is taken over once
             known.update_event_seconds()
             told = known.timeline_with_runtime
             assert known.event_seconds == pytest.approx(0.25)
@@ -68,11 +74,108 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
                 for before, after in zip(known.timeline.operations, told.operations, strict=True)
             ]
             assert hosts == pytest.approx([0.0] + [0.25] * events)
-        known.plan = known.course.plan = known.plan.retimed(told, run.links)
-        known.course.host_seconds = known.plan.simulation.host_seconds - events * 0.125
+        retimed = known.course.plan = known.plan.retimed(told, known.plan.links)
+        assert retimed.simulation.host_before_last == pytest.approx(untimed + (events - 1) * 0.25)
+        assert retimed.explain().plain == known.plan.explain().plain
+        # By a later recording, in which operations took the host longer.
+        longer = known.timeline.delayed(dict.fromkeys(range(1, events + 1), 0.5))
+        known.record = replace(known.record, timeline=longer)
+        known.course.host_seconds = untimed + (events - 1) * 0.625
         known.update_event_seconds()
         assert known.event_seconds == pytest.approx(0.125)
-        assert known.plan.seconds >= events * 0.25
+        known.course.host_seconds = 0.0
+        known.update_event_seconds()
+        assert known.event_seconds == 0.0
+
+
+def test_plans_are_made_with_the_time_of_the_runtime(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 6)  # the last recording follows
+        (known,) = run._steps.kinds
+        assert known.course is not None
+        assert not known.measured
+        known.course.host_seconds = 100.0
+        several(net, optimizer, 1)
+        assert known.measured
+        assert known.plan is not None
+        assert known.event_seconds > 0.1
+        assert known.plan.seconds > 50
+        assert known.plan.explain().plain < 50
+
+
+def test_the_host_time_of_another_step_is_discarded(card: HostCard) -> None:
+    """Or of one whose steering ended midway."""
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 4)
+        (known,) = run._steps.kinds
+        course = known.course
+        assert course is not None
+        course._measured, course.spacers.lost = 1.0, True
+        course.completed()
+        assert course.host_seconds is None
+        course.spacers.lost = False
+        course.completed()
+        assert course.host_seconds == 1.0
+        course.begin({})
+        assert course._measured is None
+
+
+def test_kept_tensors_take_the_short_path(card: HostCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 10)
+        (known,) = run._steps.kinds
+        course = known.course
+        assert course is not None
+        numbers = known.found.numbers
+        arriving = [numbers[i] for i, code in enumerate(course.codes) if code == ARRIVES]
+        idle = [number for number in arriving[1:] if course.idle(number + 1)]
+        saved, read = [], []
+        save, reads = Forward.try_short_path, Backward.try_short_path
+
+        def save_noted(self: Forward, tensor: Tensor) -> Any:
+            result = save(self, tensor)
+            saved.append(type(result))
+            return result
+
+        def read_noted(self: Backward, held: Held) -> bool:
+            read.append(reads(self, held))
+            return read[-1]
+
+        monkeypatch.setattr(Forward, "try_short_path", save_noted)
+        monkeypatch.setattr(Backward, "try_short_path", read_noted)
+        step(net, optimizer)
+        assert run._steps.mode is Mode.FOLLOW
+    assert idle
+    assert saved.count(Held) >= len(idle)
+    assert any(read)
+
+
+def test_a_backward_pass_on_another_thread_ends_what_forward_follows(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 10)
+        steps, began = run._steps, []
+        torch.manual_seed(8)
+        earlier = net(torch.randn(8, 3, 16, 16)).sum()
+        run.step()
+
+        def capturing() -> bool:
+            under_way = steps._step
+            index, codes = under_way.packs, under_way.codes
+            if not began and index < len(codes) and codes[index] == ARRIVES:
+                began.append(index)
+                thread = threading.Thread(target=earlier.backward)
+                thread.start()
+                thread.join()
+            return False
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(card, "capturing", capturing)
+            step(net, optimizer)
+        assert began
 
 
 def test_an_event_is_idle_where_nothing_is_late(card: HostCard) -> None:
@@ -120,9 +223,9 @@ def test_the_short_path_counts_reads_of_its_own_step_only(card: HostCard) -> Non
             if holder is None or not under_way.course.idle(under_way.event + 1):
                 return
             if backward._reading:
-                own.append(backward.quick(Held(torch.ones(1), holder)))
+                own.append(backward.try_short_path(Held(torch.ones(1), holder)))
             else:
-                others.append(backward.quick(Held(torch.ones(1), Holder())))
+                others.append(backward.try_short_path(Held(torch.ones(1), Holder())))
 
         handles = [one.register_hook(read) for one in net.parameters()]
         step(net, optimizer)
@@ -151,7 +254,7 @@ def test_the_short_path_leaves_what_is_captured(monkeypatch: pytest.MonkeyPatch)
                 tensor = torch.empty(course._sizes[forward.count], dtype=torch.uint8)
                 with monkeypatch.context() as patch:
                     patch.setattr(card, "capturing", lambda: True)
-                    found.append(forward.quick(tensor))
+                    found.append(forward.try_short_path(tensor))
 
         handles = [one.register_forward_pre_hook(captured) for one in net.modules()]
         step(net, optimizer)

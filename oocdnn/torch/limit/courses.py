@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
 _LOOKED = 16  # copied entries that others hold: an event looks at so many, or at a share of them
 _ROUNDS = 8  # the rest of that share
-_NEAR = 8  # the device is far behind the host by more than this part of backward
+_NEAR = 8  # the device is far behind if the host is ahead by more than this part of backward
 
 Numbered = dict[int, Entry]  # the entries that autograd holds
 
@@ -175,8 +175,10 @@ class Planned:
         self._store, self.plan, self._found = store, plan, found
         self.spacers = spacers
         self.runs = 0  # whole steps of the plan; the first one maps and page-locks memory
-        # Host time from the first event of a step to its last one; None if it was not measured.
+        # Host time of the latest whole step from its first event to its last one; None if it was
+        # not measured.
         self.host_seconds: float | None = None
+        self._measured: float | None = None  # that of the running step
         self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
         self._releases: dict[int, list[int]] = {}
@@ -188,7 +190,7 @@ class Planned:
                 self._fetches.setdefault(movement.fetch, []).append(number)
         operations, forward = len(plan.timeline.operations), plan.timeline.forward
         self._last = operations - 1
-        self._near = self._last - (operations - forward) // _NEAR
+        self._near = self._last - max((operations - forward) // _NEAR, 1)
         # Positions with something to do.
         self._acts = {*self._releases, *self._fetches, self._near, self._last}
         self._began: float | None = None
@@ -231,7 +233,7 @@ class Planned:
         """Begins a step, at its first event. `timed`: its host time is measured, unless it is the
         plan's first step."""
         self._began = time.perf_counter() if timed and self.runs else None
-        self._mark = None
+        self._mark = self._measured = None
         self._numbered = numbered
         self._late.clear()
         self._bounds = Bounds()
@@ -269,7 +271,7 @@ class Planned:
             self._bounds.add(number, own)
 
     def idle(self, position: int) -> bool:
-        return not (self._late or position in self._acts or position in self.spacers.positions)
+        return not (self._late or position in self._acts or position in self.spacers.run_positions)
 
     def before(self, position: int) -> None:
         if self._late or position in self._acts:
@@ -286,17 +288,24 @@ class Planned:
         self.spacers.at(("compute", entry.number))
 
     def goes(self, position: int) -> None:
-        if position in self.spacers.positions:
+        if position in self.spacers.run_positions:
             self.spacers.at(("run", position))
 
     def ends(self) -> None:
         self.spacers.ends()
 
+    def completed(self) -> None:
+        """The step that ended was a whole one. The host time of a step whose steering ended midway
+        is not that of the plan."""
+        self.runs += 1
+        if self._measured is not None and not self.spacers.lost:
+            self.host_seconds = self._measured
+
     def stop(self) -> None:
         self.spacers.stop()
         self._bounds = Bounds()
 
-    def _time(self, position: int) -> None:
+    def _measure(self, position: int) -> None:
         """Measures the host time of the step. Discards it if the device is far behind the host at
         the end: the host may have waited for the device then, and does not limit the step."""
         assert self._began is not None
@@ -304,14 +313,14 @@ class Planned:
             self._mark = self._store.card.mark()
         if position == self._last and self._mark is not None:
             if self._store.card.reached(self._mark):
-                self.host_seconds = time.perf_counter() - self._began
+                self._measured = time.perf_counter() - self._began
             self._store.card.reuse((self._mark,))
             self._began = self._mark = None
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""
         if self._began is not None:
-            self._time(position)
+            self._measure(position)
         if self._late:
             self._late = [e for e in self._late if e.packed and not self._store.drop(e)]
         for number in self._releases.get(position, ()):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from oocdnn.network.timeline import Link
 from oocdnn.torch.limit.card import Card
@@ -21,6 +22,13 @@ def measured(card: Card) -> Link:
     waits."""
     away, back = _rates(card)
     return Link(away, back, _BOTH * (away + back), host=_host(card))
+
+
+def links_with(links: Sequence[Link], copying: float | None) -> list[Link]:
+    """The links, with what a copy takes the host where a step has measured that."""
+    if copying is None:
+        return list(links)
+    return [replace(link, host=copying / len(links)) for link in links]
 
 
 def _rates(card: Card) -> tuple[float, float]:

@@ -6,7 +6,6 @@ import importlib.util
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.in_use import WhileInUse
-from oocdnn.torch.limit.link import measured
+from oocdnn.torch.limit.link import links_with, measured
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
@@ -197,9 +196,7 @@ class memory_limit:
                 f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
-        links = self._links
-        if copying is not None:
-            links = [replace(link, host=copying / len(links)) for link in links]
+        links = links_with(self._links, copying)
         return plan(timeline, links, room, seconds=self._planning, reserved=reserved)
 
 

@@ -19,7 +19,7 @@ class Spacers:
 
     Attributes:
         used: Whether there is anything to take.
-        positions: Events after which blocks are taken or given back.
+        run_positions: Events at whose end blocks are taken or given back.
         lost: Whether the allocator was in another state than expected, as after `empty_cache`. Then
             nothing is done until `restore`.
     """
@@ -29,7 +29,7 @@ class Spacers:
         self._acts = {} if steering is None else steering.acts
         self._end = 0 if steering is None else steering.end
         self.used = bool(self._acts)
-        self.positions = frozenset(number for kind, number in self._acts if kind == "run")
+        self.run_positions = frozenset(number for kind, number in self._acts if kind == "run")
         self._held: set[int] = set()  # addresses
         self.lost = False
         self._count, self._spent = 0, 0.0  # acts, and the seconds of the host for them

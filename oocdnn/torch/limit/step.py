@@ -136,7 +136,7 @@ class Step:
             self.mistaken, self.followed = known, None
             return
         if known.course is not None:
-            known.course.runs += 1
+            known.course.completed()
 
     def stop(self) -> None:
         """The limit is left: waits for copies, and holds nothing else than autograd does."""

@@ -14,6 +14,7 @@ from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
+from oocdnn.torch.limit.link import links_with
 from oocdnn.torch.limit.record import Record
 from oocdnn.torch.limit.table import Signature
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state. Times alone are measured after steps of the plan: in its
-# first one memory is mapped and page-locked, which takes the host long. The one before the last
-# recording is not recorded: its host time shows the runtime's own.
+# first one memory is mapped and page-locked, which takes the host long. The step before the last
+# recording runs without a recorder: the host time of the runtime is derived from it.
 RECORDED = (True, True, False, False)
 _RUNS = (0, 0, 1, 2)  # steps of a plan before the recording
 WATCHED = 1  # of the recorded steps: its allocations are known
@@ -89,12 +90,16 @@ class Known:
         return self.record.timeline
 
     def update_event_seconds(self) -> None:
-        """Corrects `event_seconds` by the measured step of the plan, once."""
+        """Derives `event_seconds` from the measured step of the plan, once: what its host time
+        exceeds that of operations, copies, recipes and steering, as recorded since."""
         course = self.course
-        if course is not None and course.host_seconds is not None:
-            more = course.host_seconds - course.plan.simulation.host_seconds
-            self.event_seconds = max(self.event_seconds + more / len(self._events), 0.0)
-            course.host_seconds = None
+        if course is None or course.host_seconds is None:
+            return
+        links = links_with(course.plan.links, self.record.copying)
+        told = course.plan.retimed(self.timeline, links).simulation
+        more = course.host_seconds - told.host_before_last
+        self.event_seconds = max(more / (len(self._events) - 1), 0.0)
+        course.host_seconds = None
 
     @property
     def timeline_with_runtime(self) -> Timeline:
