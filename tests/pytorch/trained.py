@@ -1,4 +1,4 @@
-"""A small network, and training steps of it that need a plan within `LIMIT`."""
+"""A small network, and training steps of it that do not fit in `LIMIT` without a plan."""
 
 from __future__ import annotations
 

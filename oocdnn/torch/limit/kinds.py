@@ -104,30 +104,30 @@ class Kind:
 
 def kind_of(node: Node) -> tuple[str, Kind | None]:
     """The row of a node, and its name in the table."""
-    name = _names.get(type(node))
+    name = _NAME_BY_TYPE.get(type(node))
     if name is None:
         name = str(node.name())
         if name in KINDS and type(node).__name__ == name:  # not a type that several kinds share
-            _names[type(node)] = name
+            _NAME_BY_TYPE[type(node)] = name
     if name in _NORMS and not node._saved_training:
         name += ", evaluation"
     return name, KINDS.get(name)
 
 
-_names: dict[type, str] = {}  # names of nodes by their types; `node.name()` takes longer
+_NAME_BY_TYPE: dict[type, str] = {}  # of nodes; `node.name()` takes longer
 
 
 def is_given(operand: Operand, node: Node) -> bool:
     """Whether the forward operation had the operand."""
     if not operand.given:
         return True
-    if operand.given in _NUMBERS:
-        return getattr(node, _NUMBERS[operand.given]) not in _LEFT_OUT
+    if operand.given == _BIAS_SIZES:
+        return getattr(node, f"_saved_{_BIAS_SIZES}") not in _ABSENT
     return getattr(node, operand.raw_given).data is not None
 
 
-_NUMBERS = {"bias_sym_sizes_opt": "_saved_bias_sym_sizes_opt"}  # no tensors
-_LEFT_OUT = (None, (), (0,))
+_BIAS_SIZES = "bias_sym_sizes_opt"  # numbers, where other nodes save a tensor
+_ABSENT = (None, (), (0,))  # its value where there is no bias
 
 
 def _reader(name: str) -> Callable[[Node], Any]:
