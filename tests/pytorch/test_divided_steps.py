@@ -71,7 +71,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
     made.card.close()
 
 
-def network() -> nn.Module:
+def network() -> nn.Sequential:
     """One wide convolution among narrow ones, on integers."""
     net = nn.Sequential(
         nn.Conv2d(1, WIDE, 1),
@@ -212,22 +212,28 @@ def test_a_step_that_the_device_cannot_hold_trains_in_parts(
 
 
 class Gradients(HostCard):
-    """Counts the bytes of the gradients that a ReLU reads and writes, beside what is saved."""
+    """Counts the bytes that one kind of gradients takes, beside what is saved.
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    Args:
+        name: Of the operation.
+        own: PyTorch's kernel, called with the tensors in front.
+        place: Number of the tensor that the gradient can be written in place of.
+        more: Gradients that it takes with its own, where that is a new tensor and in place.
+    """
+
+    def __init__(self, own: Any, place: int, more: tuple[int, int]) -> None:
         super().__init__()
-        self._own = in_place._OPERATIONS["threshold_backward"]
+        self._own, self._place, self._more = own, place, more
         self._most = 0
         self.over: list[bool] = []
         self.run: memory_limit | None = None
-        patch.setitem(in_place._OPERATIONS, "threshold_backward", self)
 
-    def redispatch(self, keys: Any, dy: torch.Tensor, *given: Any, grad_input: Any) -> Any:
-        self._own.redispatch(keys, dy, *given, grad_input=grad_input)
-        over = grad_input is dy
-        if self.run is not None and dy.numel() == BATCH * SAMPLE // 4:
+    def redispatch(self, keys: Any, *given: Any, grad_input: torch.Tensor) -> None:
+        over = grad_input is given[self._place]
+        self._own.redispatch(keys, *given, grad_input=grad_input)
+        if self.run is not None and grad_input.numel() == BATCH * SAMPLE // 4:
             self.over.append(over)
-            self._most = self.held() + (1 if over else 2) * dy.nbytes
+            self._most = self.held() + self._more[over] * grad_input.nbytes
 
     def held(self) -> int:
         return 0 if self.run is None else self.run._steps._store.resident
@@ -237,18 +243,27 @@ class Gradients(HostCard):
         return most
 
 
-def test_a_gradient_beyond_the_limit_is_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Gradients(monkeypatch)
+@pytest.mark.parametrize("pools", [False, True])
+def test_a_gradient_beyond_the_limit_is_written_in_place(
+    pools: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if pools:  # without the values of its input, and with as much of a workspace
+        device = Gradients(in_place._POOLING, 1, (2, 2))
+        monkeypatch.setattr(in_place, "_POOLING", device)
+    else:
+        device = Gradients(in_place._OPERATIONS["threshold_backward"], 0, (2, 1))
+        monkeypatch.setitem(in_place._OPERATIONS, "threshold_backward", device)
     net, plain = network(), network()
+    if pools:  # of what the ReLU in front reads too
+        net[5], plain[5] = nn.Identity(), nn.Identity()
     expected = step(plain)
-    limit = 11 * BATCH * SAMPLE // 4  # less than the result and two gradients of the wide ReLU
+    limit = 11 * BATCH * SAMPLE // 4  # less than a saved tensor and two gradients of its size
     with memory_limit(limit, card=device, planning=0.2) as device.run:
         for _ in range(8):
             device.over.clear()
             step(net)
             device.run.step()
-        assert all(device.over)
-        assert len(device.over) == 2
+        assert device.over == ([True] if pools else [True, True])
         assert device.run._steps.mode is Mode.FOLLOW
         assert device.run.plan is not None
         assert device.run.plan.peak_bytes <= limit

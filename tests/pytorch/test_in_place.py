@@ -37,10 +37,18 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
 
 
 class Watched:
-    """Runs backward passes of a table's step, and notes which gradients took another's place."""
+    """Runs backward passes of a table's step, and notes which gradients took the place of another
+    tensor.
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    Args:
+        unpack: Gives what nodes read of the tensors that they saved.
+        place: Name of that other tensor.
+    """
+
+    def __init__(
+        self, table: Table, unpack: Callable[[Tensor], Tensor] = lambda t: t, place: str = "dy"
+    ) -> None:
+        self._table, self._given, self._place = table, unpack, place
         self.over: list[bool] = []
 
     def __enter__(self) -> Watched:
@@ -56,14 +64,14 @@ class Watched:
 
     def _unpack(self, tensor: Tensor) -> Tensor:
         self._table.serves_backward()
-        return tensor
+        return self._given(tensor)
 
     def _run(self, signature: Any, most: int, operation: Callable[[int], Any]) -> Any:
         cells = dict(zip(operation.__code__.co_freevars, operation.__closure__ or (), strict=True))
         result = operation(min(2, most))
         if "dy" in cells:
             dx = result[0] if isinstance(result, tuple) else result
-            address = cells["dy"].cell_contents.data_ptr()
+            address = cells[self._place].cell_contents.data_ptr()
             self.over.append(dx is not None and dx.data_ptr() == address)
         return result
 
@@ -115,7 +123,7 @@ def test_elementwise_gradients_have_the_bits_of_plain_pytorch(
 def test_every_operation_is_tested() -> None:
     tested = {f"{name.split()[0]}_backward" for name in ELEMENTWISE}
     tested = tested - {"relu_backward", "relu6_backward"} | {"threshold_backward"}
-    assert tested == set(in_place.KERNELS)
+    assert tested == set(in_place.KERNELS) - {"max_pool2d_with_indices_backward"}
 
 
 held: list[object] = []
@@ -318,6 +326,66 @@ def test_a_gradient_of_one_element_for_all_is_left_alone(table: Table) -> None:
     torch.testing.assert_close(x.grad, 6 * 12 * expected)
 
 
+POOLS: dict[str, dict[str, Any]] = {
+    "plain": {"kernel_size": 2},
+    "overlapping": {"kernel_size": 3, "stride": 2, "padding": 1},
+    "ceil": {"kernel_size": 3, "stride": 2, "ceil_mode": True},
+    "dilated": {"kernel_size": 2, "stride": 1, "dilation": 2},
+}
+
+
+def form_only(tensor: Tensor) -> Tensor:
+    """As what a pool reads of its input, without values; indices as they are."""
+    return torch.full_like(tensor, 7.0) if tensor.is_floating_point() else tensor
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_of_pools_take_the_place_of_an_input_without_values(
+    table: Table, name: str, kind: torch.dtype, last: bool
+) -> None:
+    torch.manual_seed(0)
+    order = torch.channels_last if last else torch.contiguous_format
+    x = torch.randn(2, 3, 9, 8).to(kind).to(memory_format=order).requires_grad_()
+
+    def gradient() -> Tensor:
+        y = F.max_pool2d(x * 1, **POOLS[name])
+        torch.manual_seed(1)
+        (dx,) = torch.autograd.grad(y, x, torch.randn_like(y))
+        return dx
+
+    table.use(False)
+    expected = gradient()
+    table.use(True)
+    with Watched(table, form_only, "x") as watched:
+        found = gradient()
+    assert watched.over[0]
+    assert found.stride() == expected.stride()
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("size", "unpack"),
+    [
+        ((2, 3, 8, 8), lambda tensor: tensor),
+        ((2, 3, 8, 8), lambda tensor: tensor.detach()),
+        ((2, 1, 8, 8), form_only),  # dense in both orders
+        ((2, 3, 8, 8), lambda tensor: form_only(tensor).transpose(2, 3)),  # in neither
+    ],
+)
+def test_inputs_of_pools_that_something_holds_are_left_alone(
+    table: Table, size: tuple[int, ...], unpack: Callable[[Tensor], Tensor]
+) -> None:
+    x = torch.randn(size, requires_grad=True)
+    y = x * 1
+    values = y.detach().clone()
+    with Watched(table, unpack, "x") as watched:
+        F.max_pool2d(y, 2).sum().backward()
+    assert watched.over == [False]
+    assert torch.equal(y, values)
+
+
 def test_what_cannot_be_told_apart_is_never_overwritten() -> None:
     """As in a PyTorch that counts otherwise."""
     ask = Ownership()
@@ -341,7 +409,7 @@ def test_what_cannot_be_told_apart_is_never_overwritten() -> None:
 
 
 def test_each_form_of_kernels_has_learnt(table: Table) -> None:
-    for owned in (in_place.owned, in_place.owned_named, parts.owned):
+    for owned in (in_place.owned, in_place.owned_named, in_place.owned_input, parts.owned):
         assert owned._alone is not None
 
 

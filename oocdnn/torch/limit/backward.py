@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from oocdnn.torch.limit import in_place
 from oocdnn.torch.limit.entry import Entry, Held, Packed
 from oocdnn.torch.limit.mode import Mode
-from oocdnn.torch.limit.squeeze import reader_of
+from oocdnn.torch.limit.squeeze import reader_of, reads_form_only
+from oocdnn.torch.limit.table import Table
 from oocdnn.torch.limit.trace import Node
 from oocdnn.torch.limit.values import check_form
 
@@ -26,8 +28,8 @@ class Backward:
         running: Backward passes, by autograd's numbers, until they end without an error.
     """
 
-    def __init__(self, step: Step, forward: Forward) -> None:
-        self._step, self._forward = step, forward
+    def __init__(self, step: Step, forward: Forward, table: Table) -> None:
+        self._step, self._forward, self._table = step, forward, table
         self.running: set[int] = set()
         self._reading: list[Entry] = []
         self._reading_node: Node | None = None
@@ -75,28 +77,38 @@ class Backward:
             self._let_go(None, torch._C._current_autograd_node())
         step.course.goes(step.event)
 
-    def storage(self, packed: Packed) -> Tensor:
-        """The device's bytes for a node that asks for them, which is an event unless they are an
-        earlier step's."""
+    def tensor(self, packed: Packed) -> Tensor:
+        """The tensor for a node that asks for it, which is an event unless it is an earlier
+        step's."""
         step, entry = self._step, packed.entry
         node = torch._C._current_autograd_node()
         if step.numbered.get(entry.number) is not entry:
             check_form(packed, node)
-            return step.values.storage(entry)
+            return packed.tensor(step.values.storage(entry))
+        bare = self._table.used and self._reads_no_values(packed, node)
         step.event += 1
         if step.recorder is not None:
             step.recorder.stop(None)
             if step.trials is not None and entry.number in step.found.forms:
                 step.recorder.seen[entry].readers.add(reader_of(node, packed))
         step.course.before(step.event)
-        check_form(packed, node)
-        self._let_go(entry, node)
-        storage = step.values.storage(entry)
-        step.course.after(entry)
+        if bare:
+            self._let_go(None, node)
+        else:
+            check_form(packed, node)
+            self._let_go(entry, node)
+            storage = step.values.storage(entry)
+            step.course.after(entry)
         if step.recorder is not None:
-            step.recorder.go(entry, node)
+            step.recorder.go(entry, node, values=not bare)
         step.course.goes(step.event)
-        return storage
+        return packed.without_values() if bare else packed.tensor(storage)
+
+    def _reads_no_values(self, packed: Packed, node: Node | None) -> bool:
+        """Whether the node writes its result in place of the tensor, of which it reads no value."""
+        dtype, size, stride, _ = packed.like
+        signature = in_place.pool_signature(packed.place, dtype, size, stride)
+        return signature in self._table.parts and reads_form_only(node, packed)
 
     def stop(self) -> None:
         """Holds no node from here on."""

@@ -91,15 +91,29 @@ class Packed:
         """As it was saved; holds no memory."""
         return self._counter, self.version
 
+    @property
+    def place(self) -> int:
+        """Index of the device, -1 for the CPU."""
+        return int(self._counter.get_device())
+
     def tensor(self, storage: Tensor) -> Tensor:
         """The tensor, on these device bytes; raises as PyTorch does if it was written meanwhile."""
         dtype, size, stride, offset = self.like
-        if self._counter._version != self.version:
-            raise written(self._counter, self.version, size)
+        self._check_version()
         if storage.dtype == dtype:
             return storage.as_strided(size, stride, offset)
         made = self._counter.new_empty(0)
         return made.set_(storage.untyped_storage(), offset, size, stride)
+
+    def without_values(self) -> Tensor:
+        """A new tensor of the same form, without the values."""
+        _, size, stride, _ = self.like
+        self._check_version()
+        return self._counter.new_empty_strided(size, stride)
+
+    def _check_version(self) -> None:
+        if self._counter._version != self.version:
+            raise written(self._counter, self.version, self.like[1])
 
     def __del__(self) -> None:
         self.entry.packed -= 1

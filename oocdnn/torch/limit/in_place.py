@@ -1,9 +1,14 @@
-"""Gradients of elementwise operations, written in place of the gradients that they are computed
-from, which saves the bytes of one tensor. The arithmetic is the same."""
+"""Gradients written in place of tensors that are not read any more, which saves the bytes of one
+tensor. The arithmetic is the same.
+
+The gradient of an elementwise operation takes the place of the gradient that it is computed from.
+Max pooling reads no more of its input than sizes and memory order: its gradient takes the place of
+a tensor without values, which stands for the input.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +16,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.ownership import Ownership
-from oocdnn.torch.limit.table import current
+from oocdnn.torch.limit.table import Signature, current
 
 IN_PLACE = 2  # parts of such an operation in place; 1 is as PyTorch has it
 
@@ -29,6 +34,10 @@ _NAMES = (
 )
 
 owned, owned_named = Ownership(), Ownership()  # called without and with named arguments
+owned_input = Ownership()
+
+_POOL = "max_pool2d_with_indices_backward"
+_POOLING = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
 
 
 _OPERATIONS = {name: getattr(torch.ops.aten, name).grad_input for name in _NAMES}
@@ -60,6 +69,36 @@ def _kernel(name: str) -> Callable[..., Tensor]:
     return kernel
 
 
+def _pool(dy: Tensor, x: Tensor, *others: Any) -> Tensor:
+    alone, table = owned_input(x), current()
+
+    def run(parts: int) -> Tensor:
+        over = parts > 1 and alone and table is not None and table.may_overwrite()
+        dx = x if over and in_one_order(x) else x.new_empty(0)
+        _POOLING.redispatch(_own(x.device.type), dy, x, *others, grad_input=dx)
+        return dx
+
+    with torch.cuda.device_of(x):
+        if table is None:
+            return run(1)
+        signature = pool_signature(x.get_device(), x.dtype, x.size(), x.stride())
+        with torch._C.DisableTorchFunction():
+            return table.run(signature, IN_PLACE, run)
+
+
+def pool_signature(
+    place: int, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]
+) -> Signature:
+    """Of the gradient of max pooling, by its input."""
+    return _POOL, place, dtype, tuple(size), tuple(stride)
+
+
+def in_one_order(x: Tensor) -> bool:
+    """Whether a tensor is dense in one of two memory orders, and not in both."""
+    last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    return bool(x.is_contiguous() != last)
+
+
 def _alike(dy: Tensor, y: Tensor) -> bool:
     """Whether PyTorch would lay the operation's result out as `dy`."""
     return bool(dy.dtype == y.dtype and dy.size() == y.size() and dy.stride() == y.stride())
@@ -71,4 +110,4 @@ def _own(device: str) -> Any:
     return torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device.upper()))
 
 
-KERNELS = {name: _kernel(name) for name in _NAMES}
+KERNELS = {**{name: _kernel(name) for name in _NAMES}, _POOL: _pool}

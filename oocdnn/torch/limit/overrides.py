@@ -73,7 +73,7 @@ def _in_a_thread(run: Callable[[], object]) -> None:
 
 
 def _learn() -> None:
-    """Has the kernels learn what a gradient looks like that nobody else holds."""
+    """Has the kernels learn what a tensor looks like that nobody else holds."""
     x = torch.ones(1, 1, 1, 1, requires_grad=True)
     kept: list[Tensor] = []
 
@@ -98,3 +98,19 @@ def _learn() -> None:
         (parts.owned, partial(torch.nn.functional.conv2d, weight=torch.ones(1, 1, 1, 1))),
     ):
         owned.learn(partial(twice, operation), partial(held, operation))
+
+    def pooled(unpack: Callable[[Tensor], Tensor], times: int) -> None:
+        for _ in range(times):
+            with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+                torch.nn.functional.max_pool2d(x * 2, 1).sum().backward()
+
+    def copied(tensor: Tensor) -> Tensor:
+        kept.append(tensor.clone())
+        return kept[-1]
+
+    def shared() -> None:
+        for unpack in (lambda tensor: tensor, Tensor.detach, copied):
+            pooled(unpack, 1)
+        torch.nn.functional.max_pool2d(x * 2, 1).sum().backward()
+
+    in_place.owned_input.learn(partial(pooled, Tensor.clone, 2), shared)

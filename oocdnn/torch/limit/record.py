@@ -67,6 +67,7 @@ class _Seen:
 
     label: str = ""  # the operation that made it, and its form
     reads: list[int] = field(default_factory=list)  # events of backward
+    bare: list[int] = field(default_factory=list)  # such events at which no value is read
     readers: set[Reader] = field(default_factory=set)  # in backward, where it has a smaller form
     ended: int = -1  # event of forward at which nobody else was seen to hold it
 
@@ -140,10 +141,12 @@ class Recorder:
         elif self.forward == 0:
             self.forward = len(self.events)
 
-    def go(self, read: Entry | None = None, node: Node | None = None) -> None:
-        self._note(read)
+    def go(self, read: Entry | None = None, node: Node | None = None, values: bool = True) -> None:
+        """`values`: the node reads the entry's values, and not only its form."""
+        self._note(read if values else None)
         if read is not None:
-            self.seen[read].reads.append(len(self.events))
+            seen = self.seen[read]
+            (seen.reads if values else seen.bare).append(len(self.events))
         if self.bytes_too:
             self.card.peak()
         held = self.card.held() if self.bytes_too else 0
@@ -301,7 +304,7 @@ class Recorder:
         seen = self.seen[entry]
         held = seen.ended < 0
         ended = last if held else min(max(seen.ended - 1, produced), last)
-        uses = seen.reads or [len(self.events) - 1]
+        uses = seen.reads or seen.bare or [len(self.events) - 1]
         reads = sorted({*uses, self._end_of_node(uses[-1])})
         return Saved(
             f"{entry.number} {seen.label}",
@@ -309,7 +312,7 @@ class Recorder:
             produced,
             ended,
             tuple(reads),
-            movable=bool(seen.reads) and not held,
+            movable=bool(seen.reads or seen.bare) and not held,
             recipes=self._recipes(entry),
             squeeze=self._squeeze(entry),
         )

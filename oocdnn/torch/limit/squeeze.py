@@ -49,6 +49,11 @@ def reader_of(node: Node | None, packed: Packed) -> Reader:
     return Reader(name, "", packed.like[0])
 
 
+def reads_form_only(node: Node | None, packed: Packed) -> bool:
+    """Whether a node reads only sizes and memory order of a saved tensor."""
+    return reader_of(node, packed)[:2] == (_POOLS[2], "self")
+
+
 class Form(Protocol):
     """A smaller form. Storages are one-dimensional tensors of bytes."""
 

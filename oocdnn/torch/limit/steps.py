@@ -107,7 +107,7 @@ class Steps:
             if self.table.used:
                 self.table.serves_backward()
             if isinstance(packed, Packed):
-                return packed.tensor(backward.storage(packed))
+                return backward.tensor(packed)
             if isinstance(packed, Held):
                 backward.read_held(packed)
             return packed.tensor()
@@ -149,7 +149,7 @@ class Steps:
         limit = self.planning.limit
         self._step = Step(self._card, self._store, limit, self._lock, mode)
         self._forward = Forward(self._step)
-        self._backward = Backward(self._step, self._forward)
+        self._backward = Backward(self._step, self._forward, self.table)
         self.table.ran = None
         self._card.watched()
         self._watching = self._watches() and self._card.watch()
