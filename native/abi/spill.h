@@ -22,6 +22,9 @@ typedef struct OocSpillFigures {
 /* Exported by the spill library; zeros where it is off. */
 void oocdnn_spill_figures(OocSpillFigures* figures);
 
+/* Tells that the process keeps to the limit by itself, with memory that is asked of the driver. */
+void oocdnn_spill_planned(void);
+
 /* Exported by the core: what it holds of a CUDA device now, of its budget. In bytes; 0 for a device
  * that it does not use. From any thread. */
 int64_t oocdnn_device_bytes(int device);

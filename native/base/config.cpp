@@ -55,6 +55,8 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "set by `oocdnn run --limit`: device bytes of the whole process, the budget among them"},
     {"OOCDNN_SPILL", "host, refuse", "none",
      "set by `oocdnn run --limit`: where what passes the limit goes"},
+    {"OOCDNN_PLAN", "1", "none",
+     "set by `oocdnn run --limit`: training by PyTorch is planned within the limit"},
     {"OOCDNN_DISABLE", "1", "off",
      "the drop-in hands every call to the real cuDNN, and no limit is kept"},
 }};

@@ -33,9 +33,10 @@ enum class Var : int {
   kBusyGpus,
   kLimit,
   kSpill,
+  kPlan,
   kDisable,
 };
-constexpr int kVars = 25;
+constexpr int kVars = 26;
 
 struct VarInfo {
   const char* name;

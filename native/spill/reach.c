@@ -3,9 +3,12 @@
  * Nothing could be said before, because none of our functions was called. */
 #include <dlfcn.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "abi/spill.h"
 
 #include "spill/requests.h"
 #include "spill/say.h"
@@ -88,8 +91,14 @@ static const char* way_past(void) {
   return has_context() ? "the program asks the driver, or the runtime by dlsym" : NULL;
 }
 
+static atomic_bool planned;
+
+__attribute__((visibility("default"))) void oocdnn_spill_planned(void) {
+  atomic_store(&planned, true);
+}
+
 __attribute__((destructor)) static void say_what_was_not_reached(void) {
-  if (ooc_any_request() || !is_mapped("/libcuda.so.1") || !ooc_settings()->on) return;
+  if (atomic_load(&planned) || ooc_any_request() || !is_mapped("/libcuda.so.1") || !ooc_settings()->on) return;
   const char* const way = way_past();
   if (way != NULL) ooc_say(kOocWarn, "no limit was kept and nothing spilled: %s", way);
 }

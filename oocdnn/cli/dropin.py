@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -141,15 +142,34 @@ def _preloaded(before: str | None, *paths: Path) -> str:
     return ":".join([*map(str, paths), *([before] if before else [])])
 
 
-def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> list[Path]:
+def _limited(
+    environment: dict[str, str], bytes_: str, spill: str | None, planned: bool
+) -> list[Path]:
     """Sets the variables of a limit; what is to be preloaded beside the drop-in."""
     budget, pinned = (environment.get(f"OOCDNN_{name}") for name in ("BUDGET", "PINNED_LIMIT"))
     environment.update(limit.variables(bytes_, budget, spill, pinned))
     past = limit.way_past(environment)
     if past is None:
         return [_there(limit.spill_path())]
-    click.echo(f"oocdnn: {past}", err=True)
+    if not planned or spill == limit.HOST:
+        click.echo(f"oocdnn: {past}", err=True)
     return []
+
+
+def _planned(environment: dict[str, str], program: Sequence[str]) -> bool:
+    """Has PyTorch's training planned, if Python reads that at its start."""
+    deaf = limit.deaf_option(program)
+    if deaf is not None:
+        click.echo(
+            f"oocdnn: training is not planned: with {deaf} Python reads no PYTHONPATH or "
+            "sitecustomize; leave it out",
+            err=True,
+        )
+        return False
+    before = environment.get("PYTHONPATH")
+    folders = [str(limit.start_path()), *([before] if before else [])]
+    environment |= {"PYTHONPATH": os.pathsep.join(folders), "OOCDNN_PLAN": "1"}
+    return True
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -169,6 +189,12 @@ def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> lis
     flag_value=limit.HOST,
     help="What passes the limit is served from host memory, or refused, as it is without.",
 )
+@click.option(
+    "--plan/--no-plan",
+    "plans",
+    default=True,
+    help="With --limit: whether PyTorch's training is planned within it.",
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 @plain_errors
 def run(
@@ -178,6 +204,7 @@ def run(
     log: str | None,
     most: str | None,
     spill: str | None,
+    plans: bool,
 ) -> None:
     """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run python train.py --lr 3.
 
@@ -185,8 +212,8 @@ def run(
     all else goes to the real cuDNN.
 
     With --limit it gets no more device memory than that, less the budget, a 16th of the limit if
-    nothing else is said; with --spill too, host memory for the rest: oocdnn run --limit 16GiB
-    --spill -- python train.py
+    nothing else is said; with --spill too, host memory for the rest. Where it trains by PyTorch,
+    what autograd saves is planned to fit: oocdnn run --limit 16GiB -- python train.py
     """
     limit.check_device(device or "")
     limit.check_budget(budget or "")
@@ -201,7 +228,8 @@ def run(
             environment[f"OOCDNN_{name}"] = value
     paths = [_dropin()]
     if most is not None:
-        paths += _limited(environment, most, spill)
+        planned = plans and _planned(environment, program)
+        paths += _limited(environment, most, spill, planned)
     environment["LD_PRELOAD"] = _preloaded(environment.get("LD_PRELOAD"), *paths)
     try:
         os.execve(found, program, environment)

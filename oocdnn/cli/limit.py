@@ -1,11 +1,12 @@
 """What `oocdnn run` hands on so that a program keeps to a limit of device memory."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
+import oocdnn
 from oocdnn import cudnn
 from oocdnn._arguments import NUMBER, byte_count
 from oocdnn.errors import InvalidProblem
@@ -61,6 +62,30 @@ def variables(
     if pinned:
         names["PINNED_LIMIT"] = bytes_of(pinned)
     return {f"OOCDNN_{name}": str(value) for name, value in names.items()}
+
+
+def start_path() -> Path:
+    """The folder from which Python reads at its start that training is to be planned."""
+    return Path(oocdnn.__file__).parent / "startup"
+
+
+def deaf_option(program: Sequence[str]) -> str | None:
+    """The option with which a Python program reads no folder of ours at its start."""
+    if not re.fullmatch(r"python(\d+(\.\d+)?)?", Path(program[0]).name):
+        return None
+    words = iter(program[1:])
+    for word in words:
+        if not re.match(r"-[^-]", word) or word[1] in "cm":
+            return None
+        if word in ("-W", "-X"):
+            next(words, None)
+        elif word[1] not in "WX":
+            for letter in word[1:]:
+                if letter in "ISE":
+                    return f"-{letter}"
+                if letter in "cm":
+                    return None
+    return None
 
 
 def way_past(environment: Mapping[str, str]) -> str | None:

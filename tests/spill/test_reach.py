@@ -16,6 +16,7 @@ CASES = {
         "PyTorch asks the driver, as with expandable_segments",
     ),
     "expandable": (["libcuda.so.1", "libc10_cuda.so"], EXPANDABLE, "PyTorch's expandable_segments"),
+    "planned": (["libcuda.so.1", "libc10_cuda.so"], {**EXPANDABLE, "PLANNED": "1"}, None),
     "jax": (["libcuda.so.1", "xla_cuda_plugin.so", "libcudart.so.13"], {}, "JAX asks the driver"),
     "cupy": (["libcuda.so.1", "cupy_backends.so"], {}, "CuPy has a runtime of its own"),
     "static": (["libcuda.so.1"], {}, "has a static runtime inside"),
@@ -28,11 +29,14 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Opens the libraries that its arguments name."""
+    """Opens the libraries that its arguments name; with PLANNED tells that it keeps to the limit."""
     folder = tmp_path_factory.mktemp("reach")
     source = folder / "opens.c"
     source.write_text(
-        "#include <dlfcn.h>\nint main(int n, char** v) {\n"
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdlib.h>\n"
+        "int main(int n, char** v) {\n"
+        '  void (*planned)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "oocdnn_spill_planned");\n'
+        '  if (getenv("PLANNED") != NULL && planned != NULL) planned();\n'
         "  for (int i = 1; i < n; ++i) if (!dlopen(v[i], RTLD_NOW)) return 1;\n  return 0;\n}\n"
     )
     subprocess.run(["gcc", "-o", folder / "opens", source, "-ldl"], check=True)

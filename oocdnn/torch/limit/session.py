@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +16,13 @@ from torch.optim.optimizer import (
 from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
+from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.collector import collector
-from oocdnn.torch.limit.in_use import WhileInUse
 from oocdnn.torch.limit.link import links_with, measured
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
-
-_autograd = torch._C._autograd
-_active = threading.local()  # .limits: the memory limits of a thread, the innermost last
 
 
 class memory_limit:
@@ -69,6 +64,8 @@ class memory_limit:
             limit that suffices.
     """
 
+    _raises = True  # where no plan fits; else such steps are swapped
+
     def __init__(
         self,
         limit: int | str,
@@ -91,8 +88,8 @@ class memory_limit:
         self._links: list[Link] = []
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
-        self._steps = Steps(self._card, self.limit, self._plan, planning / 8)
-        self._hooks: AbstractContextManager[None] | None = None
+        self._steps = Steps(self._card, self.limit, self._plan, planning / 8, self._raises)
+        self._hooks = Hooks(self._steps.pack, self._steps.unpack)
         self._begun: Any = None
         self._ended: Any = None
 
@@ -102,16 +99,14 @@ class memory_limit:
         self._card.begin()
         if not self._links:
             self._links = [measured(self._card)]
-        _aside.begin()
         collector.begin()
-        self._push()
+        self._hooks.push()
         self._steps.table.enter()
-        _limits().append(self)
         thread = threading.get_ident()
 
         def stepped(*_: Any) -> None:
             if threading.get_ident() == thread:
-                self._steps.step()
+                self.step()
 
         def steps(*_: Any) -> None:
             if threading.get_ident() == thread:
@@ -130,11 +125,9 @@ class memory_limit:
         self._begun.remove()
         self._ended.remove()
         self._ended = None
-        _limits().remove(self)
         self._steps.table.leave()
-        self._pop()
+        self._hooks.pop()
         collector.end()
-        _aside.end()
         self._steps.close()
 
     def step(self) -> None:
@@ -161,27 +154,6 @@ class memory_limit:
     def links(self) -> list[Link]:
         """The wires to host memory, as measured."""
         return list(self._links)
-
-    def _push(self) -> None:
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._steps.pack, self._steps.unpack)
-        self._hooks.__enter__()
-
-    def _pop(self) -> None:
-        assert self._hooks is not None
-        self._hooks.__exit__(None, None, None)
-        self._hooks = None
-
-    def _step_aside(self) -> None:
-        """Takes the hooks away, where no others were set since. Versions of PyTorch that do not
-        tell the latest ones are taken to have these."""
-        latest = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
-        pack = self._steps.pack if latest is None else (latest(False) or (None,))[0]
-        if self._hooks is not None and pack == self._steps.pack:
-            self._pop()
-
-    def _step_back(self) -> None:
-        if self._hooks is None:
-            self._push()
 
     def _plan(
         self, timeline: Timeline, room: int, reserved: Reserved | None, copying: float | None
@@ -215,44 +187,3 @@ def _gpu(device: torch.device | int | str | None) -> torch.device:
             f"device is {device!r}; there are {torch.cuda.device_count()} GPUs, cuda:0 the first"
         )
     return torch.device("cuda", index)
-
-
-def _limits() -> list[memory_limit]:
-    if not hasattr(_active, "limits"):
-        _active.limits = []
-    limits: list[memory_limit] = _active.limits
-    return limits
-
-
-class _Aside(WhileInUse):
-    """Takes a limit's hooks away where code disables all hooks, as `torch.func` does, which raises
-    where there are any."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._names = ("_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable")
-        self._originals: list[Callable[..., Any]] = []
-
-    def _change(self) -> None:
-        self._originals = [getattr(_autograd, name) for name in self._names]
-        self._set([self._disable, self._enable])
-
-    def _restore(self) -> None:
-        self._set(self._originals)
-
-    def _set(self, functions: Sequence[Callable[..., Any]]) -> None:
-        for name, function in zip(self._names, functions, strict=True):
-            setattr(_autograd, name, function)
-
-    def _disable(self, *given: Any) -> None:
-        for limit in reversed(_limits()):
-            limit._step_aside()
-        self._originals[0](*given)
-
-    def _enable(self) -> None:
-        self._originals[1]()
-        for limit in _limits():
-            limit._step_back()
-
-
-_aside = _Aside()

@@ -41,12 +41,19 @@ class Steps:
     Args:
         limit: Device bytes.
         steering_seconds: For the search of steering, for each plan that is looked at.
+        raises: Whether a step that no plan fits raises OutOfMemory; else such steps are swapped.
     """
 
     def __init__(
-        self, card: Card, limit: int, planner: Planner, steering_seconds: float = 0.5
+        self,
+        card: Card,
+        limit: int,
+        planner: Planner,
+        steering_seconds: float = 0.5,
+        raises: bool = True,
     ) -> None:
-        self._card, self._store = card, Store(card)
+        self._raises = raises
+        self._card, self._store = card, Store(card, raises)
         self.planning = Planning(card, self._store, limit, planner, steering_seconds)
         self.table = Table(
             card.device.type, overrides.count
@@ -211,7 +218,7 @@ class Steps:
                 if known is not None:
                     self.planning.replan(known)
         except OutOfMemory as error:
-            if known is None or not known.further:
+            if known is None or (self._raises and not known.further):
                 raise
             known.plan = known.course = None
             told = f"steps of one kind are swapped from here on: {error}"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oocdnn.errors import OutOfMemory
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry, bytes_of
 from oocdnn.torch.limit.squeeze import Form, Squeezed
@@ -18,6 +19,9 @@ from oocdnn.torch.limit.squeeze import Form, Squeezed
 class Store:
     """Moves entries, and counts their bytes on the device.
 
+    Args:
+        raises: Whether a lack of host memory raises OutOfMemory; else what would go there stays.
+
     Attributes:
         resident: Bytes of entries on the device.
         copies: Copies so far, both ways.
@@ -25,8 +29,8 @@ class Store:
             page-locked memory.
     """
 
-    def __init__(self, card: Card) -> None:
-        self.card = card
+    def __init__(self, card: Card, raises: bool = True) -> None:
+        self.card, self._raises = card, raises
         self.resident = self.copies = 0
         self.spent = 0.0
         # Slabs that are not in use, by size, with the number of the use; the last used one last.
@@ -45,11 +49,17 @@ class Store:
         self.resident += form.nbytes(entry.nbytes)
 
     def leave(self, entry: Entry) -> bool:
-        """Starts the copy to host memory; False where the program has resized the storage."""
+        """Starts the copy to host memory; False where the program has resized the storage, or there
+        is no host memory."""
         assert entry.storage is not None
         if entry.storage.untyped_storage().nbytes() != entry.nbytes:
             return False
-        entry.slab = self._slab(entry.nbytes)
+        try:
+            entry.slab = self._slab(entry.nbytes)
+        except OutOfMemory:
+            if self._raises:
+                raise
+            return False
         began = time.perf_counter()
         entry.leaving = self.card.copy_out(entry.storage, entry.slab)
         self._count(began)

@@ -1,0 +1,94 @@
+"""Saved-tensor hooks of a thread, which step aside where code disables all hooks, as `torch.func`
+does, which raises where there are any."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from oocdnn.torch.limit.in_use import WhileInUse
+
+_autograd = torch._C._autograd
+_thread = threading.local()  # .hooks: those of a thread, the innermost last
+
+
+class Hooks:
+    """Hooks from `push` to `pop`, both on one thread."""
+
+    def __init__(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> None:
+        self._pack, self._unpack = pack, unpack
+        self._pushed: torch.autograd.graph.saved_tensors_hooks | None = None
+
+    def push(self) -> None:
+        _aside.begin()
+        self._push()
+        _hooks().append(self)
+
+    def pop(self) -> None:
+        _hooks().remove(self)
+        self._pop()
+        _aside.end()
+
+    def step_aside(self) -> None:
+        """Takes the hooks away, where no others were set since. Versions of PyTorch that do not
+        tell the latest ones are taken to have these."""
+        latest = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
+        pack = self._pack if latest is None else (latest(False) or (None,))[0]
+        if self._pushed is not None and pack == self._pack:
+            self._pop()
+
+    def step_back(self) -> None:
+        if self._pushed is None:
+            self._push()
+
+    def _push(self) -> None:
+        self._pushed = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        self._pushed.__enter__()
+
+    def _pop(self) -> None:
+        assert self._pushed is not None
+        self._pushed.__exit__(None, None, None)
+        self._pushed = None
+
+
+def _hooks() -> list[Hooks]:
+    if not hasattr(_thread, "hooks"):
+        _thread.hooks = []
+    hooks: list[Hooks] = _thread.hooks
+    return hooks
+
+
+class _Aside(WhileInUse):
+    """Tells the hooks of a thread when code disables all hooks, and when it enables them again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names = ("_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable")
+        self._originals: list[Callable[..., Any]] = []
+
+    def _change(self) -> None:
+        self._originals = [getattr(_autograd, name) for name in self._names]
+        self._set([self._disable, self._enable])
+
+    def _restore(self) -> None:
+        self._set(self._originals)
+
+    def _set(self, functions: Sequence[Callable[..., Any]]) -> None:
+        for name, function in zip(self._names, functions, strict=True):
+            setattr(_autograd, name, function)
+
+    def _disable(self, *given: Any) -> None:
+        for hooks in reversed(_hooks()):
+            hooks.step_aside()
+        self._originals[0](*given)
+
+    def _enable(self) -> None:
+        self._originals[1]()
+        for hooks in _hooks():
+            hooks.step_back()
+
+
+_aside = _Aside()

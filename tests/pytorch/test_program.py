@@ -1,0 +1,179 @@
+"""Training of programs that do not know of a limit, as `oocdnn run --limit` plans it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+HERE = Path(__file__).parents[1]
+
+# The CPU in the place of a GPU, with a limit of a few hundred KiB.
+ON_THE_CPU = """
+import torch, threading
+from oocdnn.torch import program
+from oocdnn.torch.limit.card import HostCard
+from pytorch.trained import LIMIT, pair, several, step
+
+program.LEAST = 1 << 10
+program._is_large = lambda t: not (t.is_leaf and t.requires_grad) and t.nbytes >= program.LEAST
+cards = []
+
+def card(device):
+    cards.append(HostCard())
+    return cards[-1]
+
+program._card = card
+program.begin()
+"""
+
+
+def run(script: str, limit: int = 300_000) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "OOCDNN_LIMIT": str(limit + 7),
+        "OOCDNN_BUDGET": "7",
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", ON_THE_CPU + script],
+        capture_output=True, text=True, check=False, timeout=100, env=environment,
+    )  # fmt: skip
+
+
+COMPARED = """
+ours, theirs, mine, plain = pair()
+several(ours, mine, 14)
+"""
+EQUAL = """
+for hooks in list(aside._hooks()):
+    hooks.step_aside()
+several(theirs, plain, 14)
+assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+print("equal", len(cards))
+"""
+
+
+def test_training_is_planned_and_said_in_one_line() -> None:
+    done = run("from oocdnn.torch.limit import aside\n" + COMPARED + EQUAL)
+    assert (done.returncode, done.stdout) == (0, "equal 1\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("oocdnn: training is planned within 0.00 GiB: of what backward reads ")
+    assert "a step takes" in line
+    assert "of what it takes with everything kept" in line
+
+
+def test_what_fits_is_kept_and_said() -> None:
+    done = run(COMPARED, limit=1 << 30)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "oocdnn: training fits 1.00 GiB: everything is kept\n"
+
+
+def test_what_fits_no_limit_is_swapped_and_goes_on() -> None:
+    done = run("from oocdnn.torch.limit import aside\n" + COMPARED + EQUAL, limit=1000)
+    assert (done.returncode, done.stdout) == (0, "equal 1\n"), done.stderr
+    assert "are swapped from here on" in done.stderr
+
+
+def test_programs_without_training_are_left_alone() -> None:
+    done = run(
+        "from oocdnn.torch.limit import aside\n"
+        "ours, *_ = pair()\n"
+        "with torch.no_grad():\n"
+        "    ours(torch.randn(8, 3, 16, 16))\n"
+        "small = torch.ones(3, requires_grad=True)\n"
+        "(small * small * small).sum().backward()\n"
+        "print(len(cards), len(aside._hooks()))\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 1\n", "")
+
+
+def test_versions_are_checked_before_anything_is_planned() -> None:
+    done = run(
+        "a = torch.ones(3, requires_grad=True)\n"
+        "b = a * 2\n"
+        "y = b * b\n"
+        "b.add_(1)\n"
+        "try:\n"
+        "    y.sum().backward()\n"
+        "except RuntimeError as error:\n"
+        "    print('modified by an inplace operation' in str(error))\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_transforms_work_while_a_thread_waits_and_afterwards() -> None:
+    done = run(
+        "def cube(x):\n"
+        "    return (x ** 3).sum()\n"
+        "x = torch.ones(600)\n"
+        "print(torch.func.grad(cube)(x)[0].item())\n"
+        + COMPARED
+        + "print(torch.func.grad(cube)(x)[0].item(), len(cards))\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "3.0\n3.0 1\n"), done.stderr
+
+
+def test_a_thread_that_trains_is_planned_and_another_one_on_the_same_device_is_not() -> None:
+    done = run(
+        "made, limits = [], []\n"
+        "gate = threading.Event()\n"
+        "def train(number):\n"
+        "    net, _, optimizer, _ = pair()\n"
+        "    several(net, optimizer, 3)\n"
+        "    made.append(len(cards))\n"
+        "    if number == 0:\n"
+        "        second.start()\n"
+        "        second.join()\n"
+        "first, second = (threading.Thread(target=train, args=(n,)) for n in range(2))\n"
+        "first.start()\n"
+        "first.join()\n"
+        "third = threading.Thread(target=train, args=(2,))\n"
+        "third.start()\n"
+        "third.join()\n"
+        "print(made)\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "[1, 1, 2]\n"), done.stderr
+
+
+def test_threads_of_a_class_of_their_own_run_as_they_are() -> None:
+    done = run(
+        "class Own(threading.Thread):\n"
+        "    def run(self):\n"
+        "        print(self.name, 'run' in vars(self))\n"
+        "thread = Own(name='own')\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "print('run' in vars(thread))\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "own True\nFalse\n"), done.stderr
+
+
+def test_a_forked_child_is_not_planned() -> None:
+    done = run(
+        "import os\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    net, _, optimizer, _ = pair()\n"
+        "    several(net, optimizer, 2)\n"
+        "    print(len(cards), flush=True)\n"
+        "    os._exit(0)\n"
+        "print(os.waitpid(child, 0)[1], len(cards))\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n0 0\n"), done.stderr
+
+
+def test_what_cannot_be_planned_is_said_and_runs() -> None:
+    done = run(
+        "from oocdnn.errors import Unsupported\n"
+        "def card(device):\n"
+        "    raise Unsupported('no such card')\n"
+        "program._card = card\n" + COMPARED + "print('done')\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert done.stderr == "oocdnn: training is not planned: no such card\n"
