@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "abi/spill.h"
-
 #include "spill/requests.h"
 #include "spill/say.h"
 #include "spill/settings.h"
@@ -98,7 +97,9 @@ __attribute__((visibility("default"))) void oocdnn_spill_planned(void) {
 }
 
 __attribute__((destructor)) static void say_what_was_not_reached(void) {
-  if (atomic_load(&planned) || ooc_any_request() || !is_mapped("/libcuda.so.1") || !ooc_settings()->on) return;
+  if (atomic_load(&planned) || ooc_any_request() || !is_mapped("/libcuda.so.1") ||
+      !ooc_settings()->on)
+    return;
   const char* const way = way_past();
   if (way != NULL) ooc_say(kOocWarn, "no limit was kept and nothing spilled: %s", way);
 }

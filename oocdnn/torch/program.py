@@ -20,7 +20,7 @@ from torch import Tensor
 
 from oocdnn.errors import DeviceError, OutOfMemory, Unsupported
 from oocdnn.network.plan import Policy
-from oocdnn.torch.limit.aside import Hooks
+from oocdnn.torch.limit.aside import Hooks, step_aside
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Kept
 from oocdnn.torch.limit.recipes import Source
@@ -120,6 +120,7 @@ class _Program:
     def _fork(self) -> None:
         """A child that is forked after CUDA's initialization cannot use it."""
         self._child = True
+        step_aside()
 
     def limit_for(self, device: torch.device) -> memory_limit | None:
         """A limit of this thread, entered; None where training on the device is not planned, or is

@@ -54,6 +54,12 @@ class Hooks:
         self._pushed = None
 
 
+def step_aside() -> None:
+    """Takes all hooks of this thread away, where no others were set since."""
+    for hooks in reversed(_hooks()):
+        hooks.step_aside()
+
+
 def _hooks() -> list[Hooks]:
     if not hasattr(_thread, "hooks"):
         _thread.hooks = []
@@ -81,8 +87,7 @@ class _Aside(WhileInUse):
             setattr(_autograd, name, function)
 
     def _disable(self, *given: Any) -> None:
-        for hooks in reversed(_hooks()):
-            hooks.step_aside()
+        step_aside()
         self._originals[0](*given)
 
     def _enable(self) -> None:
