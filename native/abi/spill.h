@@ -22,7 +22,8 @@ typedef struct OocSpillFigures {
 /* Exported by the spill library; zeros where it is off. */
 void oocdnn_spill_figures(OocSpillFigures* figures);
 
-/* Tells that the process keeps to the limit by itself, with memory that is asked of the driver. */
+/* Tells that the process keeps to the limit by itself, with memory that is asked of the driver.
+ * Where what passes the limit was to be refused, the library does nothing from then on. */
 void oocdnn_spill_planned(void);
 
 /* Exported by the core: what it holds of a CUDA device now, of its budget. In bytes; 0 for a device

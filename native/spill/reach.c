@@ -94,6 +94,7 @@ static atomic_bool planned;
 
 __attribute__((visibility("default"))) void oocdnn_spill_planned(void) {
   atomic_store(&planned, true);
+  ooc_settings_end();
 }
 
 __attribute__((destructor)) static void say_what_was_not_reached(void) {

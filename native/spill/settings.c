@@ -40,10 +40,12 @@ static void read_settings(void) {
   const char* const spill = value_of("OOCDNN_SPILL");
   if (is_on("OOCDNN_DISABLE") || *value_of("OOCDNN_LIMIT") == '\0' || *spill == '\0') return;
   settings.refuse = strcmp(spill, "refuse") == 0;
-  settings.on = bytes_of("OOCDNN_LIMIT", &settings.limit) &&
-                bytes_of("OOCDNN_BUDGET", &settings.budget) && settings.budget < settings.limit &&
-                pinned_of(&settings.pinned) && (settings.refuse || strcmp(spill, "host") == 0);
-  if (settings.on) return;
+  const bool makes_sense = bytes_of("OOCDNN_LIMIT", &settings.limit) &&
+                           bytes_of("OOCDNN_BUDGET", &settings.budget) &&
+                           settings.budget < settings.limit && pinned_of(&settings.pinned) &&
+                           (settings.refuse || strcmp(spill, "host") == 0);
+  atomic_store(&settings.on, makes_sense);
+  if (makes_sense) return;
   ooc_say(kOocError,
           "no limit is kept: OOCDNN_LIMIT=%s, OOCDNN_BUDGET=%s, OOCDNN_PINNED_LIMIT=%s, "
           "OOCDNN_SPILL=%s; oocdnn run --limit 16GiB --spill sets them",
@@ -54,4 +56,8 @@ static void read_settings(void) {
 const OocSettings* ooc_settings(void) {
   pthread_once(&read_once, read_settings);
   return &settings;
+}
+
+void ooc_settings_end(void) {
+  if (ooc_settings()->refuse) atomic_store(&settings.on, false);
 }

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from oocdnn.errors import DeviceError
+from oocdnn.torch.limit import card
 
 HERE = Path(__file__).parents[1]
 
@@ -177,3 +183,25 @@ def test_what_cannot_be_planned_is_said_and_runs() -> None:
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert done.stderr == "oocdnn: training is not planned: no such card\n"
+
+
+def test_the_driver_is_asked_what_the_card_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a limit the runtime answers for the limit."""
+
+    class Driver:
+        status = 0
+
+        def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:
+            free._obj.value, total._obj.value = 300, 1000
+            return self.status
+
+    driver = Driver()
+    monkeypatch.setattr(card, "_driver", lambda: driver)
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 150)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (0, 0))
+    gpu = SimpleNamespace(_index=0, device=torch.device("cuda", 0))
+    assert card.CudaCard.others(gpu) == 550
+    driver.status = 201
+    with pytest.raises(DeviceError, match="201"):
+        card.CudaCard.others(gpu)

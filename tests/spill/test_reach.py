@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Opens the libraries that its arguments name; with PLANNED tells that it keeps to the limit."""
+    """Opens the libraries that its arguments name; with PLANNED says that it keeps to the limit."""
     folder = tmp_path_factory.mktemp("reach")
     source = folder / "opens.c"
     source.write_text(

@@ -89,6 +89,17 @@ def test_refuse_serves_nothing_from_the_host(client):
     assert (outcome.figures.pinned_bytes, outcome.said) == (0, [])
 
 
+def test_a_process_that_keeps_to_the_limit_by_itself_is_refused_nothing(client):
+    """And is told what the card has. What is served from host memory stays known."""
+    lines = [*FULL, "0 n", f"0 m 3 {BIG}", f"0 m 4 {BIG}", "0 i"]
+    outcome = play(client, lines, **variables(spill="refuse"))
+    assert outcome.answers[:4] == ["0 device", "0", "0 device", "0 device"]
+    assert outcome.answers[4] == play(client, lines).answers[4]
+    assert outcome.figures.limit == 0
+    outcome = play(client, [*FULL, "0 n", *TWICE], **variables())
+    assert outcome.answers == ["0 device", "0", REFUSED, "0 host"]
+
+
 def test_what_the_device_itself_refuses_is_served_too(client):
     outcome = play(client, TWICE, FAKE_CARD=str(BIG - 1), **variables())
     assert outcome.answers == [REFUSED, "0 host"]

@@ -12,13 +12,14 @@ import queue
 import threading
 import time
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from oocdnn._native_swap import IN, OUT, NativeSwapper, Slab
-from oocdnn.errors import OutOfMemory
+from oocdnn.errors import DeviceError, OutOfMemory
 from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.heap.allocator import Heap
 from oocdnn.torch.limit.heap.history import History, heap_of
@@ -148,6 +149,21 @@ class _CudaCopy:
         self._card.wait_for(self._ticket)
 
 
+def _driver_used() -> int:
+    """Bytes in use on the current device. Under `oocdnn run --limit` the runtime, which
+    `torch.cuda.mem_get_info` asks, answers for the limit."""
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    status = _driver().cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    if status != 0:
+        raise DeviceError(f"cuMemGetInfo fails with CUDA error {status}")
+    return total.value - free.value
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
 _CYCLES = 2e9  # of a GPU in a second, or a little less
 
 
@@ -214,8 +230,9 @@ class CudaCard:
         return int(torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"][which])
 
     def others(self) -> int:
-        free, total = torch.cuda.mem_get_info(self.device)
-        return int(total - free - torch.cuda.memory_reserved(self.device))
+        with torch.cuda.device(self._index):
+            used = _driver_used()
+        return used - int(torch.cuda.memory_reserved(self.device))
 
     def taken(self) -> int:
         return int(torch.cuda.max_memory_reserved(self.device))

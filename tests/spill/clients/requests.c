@@ -213,6 +213,14 @@ static void free_at_look(Slot* slot) {
   *slot = (Slot){NULL, 0, 0};
 }
 
+static int plan(void) {
+  void (*planned)(void) = NULL;
+  void* const found = dlsym(RTLD_DEFAULT, "oocdnn_spill_planned");
+  memcpy(&planned, &found, sizeof found);
+  if (planned != NULL) planned();
+  return planned == NULL;
+}
+
 /* False where the line is no such command. */
 static int command(Line* line) {
   int status = 0;
@@ -225,6 +233,7 @@ static int command(Line* line) {
     case 'x': free_at_look(&slots[line->slot]); break;
     case 'l': loop(line); break;
     case 'c': others(line->slot); break;
+    case 'n': status = plan(); break;
     default:
       if (strchr("bBeDCF", line->what) == NULL) return 0;
       status = capture(line);
