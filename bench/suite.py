@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import oocdnn
+from oocdnn._page import si
 from oocdnn.bench import network
 from oocdnn.bench.cases import Case
 from oocdnn.bench.gpu import wires as gpu_wires
@@ -25,7 +26,6 @@ from oocdnn.bench.peers.in_core import in_core
 from oocdnn.bench.peers.network import NETWORK_PEERS
 from oocdnn.bench.peers.peer import PEERS, Absent, Peer, give_back
 from oocdnn.bench.provenance import provenance
-from oocdnn.bench.report.figures import si
 from oocdnn.bench.report.timeline import Timeline, fit, record
 from oocdnn.bench.results import About, Row
 from oocdnn.bench.sgemm import Sgemm

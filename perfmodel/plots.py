@@ -4,7 +4,8 @@ are, and how much faster other plans were."""
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from oocdnn.bench.report.figures import HEIGHT, PALETTE, Scale, line, si, text, word
+from oocdnn._page import PALETTE, line, si, text, word
+from oocdnn.bench.report.figures import HEIGHT, Scale
 from oocdnn.perfmodel.judged import WITHIN, Measured, Regret, groups
 
 WIDTH, LEFT, TOP, BOTTOM, RIGHT = 720, 70, 56, 52, 30

@@ -7,18 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from oocdnn._page import drawing, line, si, text, word
 from oocdnn.bench.network import TEXT
 from oocdnn.bench.report.figures import (
     HEIGHT,
     Series,
-    drawing,
-    line,
     series_of,
     shade,
-    si,
-    text,
     with_budget,
-    word,
 )
 from oocdnn.bench.results import Row, shown_seconds, verdict
 from oocdnn.cli.common import bytes_text

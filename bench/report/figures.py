@@ -1,64 +1,27 @@
-"""The drawings of the page of results: inline SVG, and the words and colours that they share.
+"""The drawings of the page of results: inline SVG, as `oocdnn._page` has it."""
 
-Horizontal places are percentages, vertical ones pixels, so that a drawing takes any width and its
-letters stay as large as they are. Names stand in the margins, which the style sheet leaves.
-"""
-
-import html
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from oocdnn._page import PALETTE, drawing, line, si, text, unit_prefix, word
 from oocdnn.bench.results import About, Row, verdict
 from oocdnn.cli.common import bytes_text
 
-# Told apart by the colour-blind too (after Okabe and Ito); the second is for a dark ground. A name
-# that is listed has its colour on every page, others take the next; after the last the first.
-PALETTE = (
-    ("#0072b2", "#4ba3e3"),
-    ("#767676", "#a8a8a8"),
-    ("#d55e00", "#f4874b"),
-    ("#009e73", "#2bc397"),
-    ("#c4649a", "#e39cc7"),
-    ("#c98b00", "#f0b63c"),
-    ("#4aa3d8", "#9fd6ff"),
-    ("#5e3c99", "#b39ddb"),
-    ("#8c510a", "#d8a15f"),
-    ("#00757a", "#4fd0d6"),
-)
+# A name that is listed has its colour on every page, others take the next; after the last the
+# first.
 NAMES = ("oocdnn", "whole", "torch", "copies", "zero-copy", "managed", "prefetch", "in-core")
 # Those of networks have the colours of those of convolutions.
 ALIKE = {"save-on-cpu": "copies", "checkpoint": "zero-copy", "accumulate": "managed"}
 IN_CORE = ("torch",)  # who has the arrays where it computes
-PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 WIRES = {"both": "both ways at once", "inward": "inward", "outward": "outward"}
 
-NO_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 LONGEST = 12.0  # times the floor; a longer bar is cut here
 BAR, PITCH = 14, 20  # pixels
 HEIGHT = 340  # of the roofline
 LETTERS = 16  # of a name beside a bar
 
 Series = tuple[str, int]  # who, and the budget where it tells results apart, else 0
-
-
-def text(words: object) -> str:
-    """As it may stand in a document, in quotes too; what is no character of XML is replaced."""
-    return html.escape(NO_XML.sub("�", f"{words}"))
-
-
-def _prefix(exponent: int) -> tuple[int, str]:
-    """How many zeros a power of ten keeps beside its prefix: 10 k has one."""
-    step = min(max(exponent // 3, min(PREFIXES)), max(PREFIXES))
-    return exponent - 3 * step, PREFIXES[step]
-
-
-def si(value: float, unit: str) -> str:
-    """18.4 ms, 90.8 GB/s: three significant digits."""
-    mantissa, exponent = f"{value:.2e}".split("e")
-    zeros, prefix = _prefix(int(exponent))
-    return f"{float(mantissa) * 10.0**zeros:.{max(2 - zeros, 0)}f} {prefix}{unit}".strip()
 
 
 def shade(who: str, rows: Iterable[Row]) -> str:
@@ -102,21 +65,6 @@ def ticks(end: float) -> list[float]:
     """Of the axis of the bars; 1 is one of them."""
     step = 0.5 if end <= 3 else 1.0 if end <= 6 else 2.0
     return sorted({1.0, *(step * i for i in range(int(end / step) + 1))})
-
-
-def drawing(label: str, height: int, kind: str, parts: Iterable[str]) -> str:
-    body, attributes = "\n".join(parts), f'role="img" aria-label="{text(label)}"'
-    return f'<svg class="{kind}" {attributes} height="{height}">\n{body}\n</svg>'
-
-
-def line(kind: str, start: tuple[float, float], stop: tuple[float, float]) -> str:
-    """Of two places, each with x in per cent and y in pixels."""
-    (x1, y1), (x2, y2) = start, stop
-    return f'<line class="{kind}" x1="{x1:.2f}%" y1="{y1:.1f}" x2="{x2:.2f}%" y2="{y2:.1f}"/>'
-
-
-def word(words: str, x: float, y: float, more: str = "") -> str:
-    return f'<text x="{x:.2f}%" y="{y:.1f}"{more}>{text(words)}</text>'
 
 
 def axis(end: float) -> str:
@@ -261,7 +209,7 @@ def _lattice(scale: Scale) -> list[str]:
 
 def _power(exponent: int) -> str:
     """1, 10, 100, 1 k, 10 k"""
-    zeros, prefix = _prefix(exponent)
+    zeros, prefix = unit_prefix(exponent)
     return f"{10.0**zeros:g} {prefix}".strip()
 
 

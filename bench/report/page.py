@@ -7,71 +7,15 @@ It is well-formed XML as well, by which the tests read it. The drawings are thos
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from oocdnn._page import document, si, style, text
 from oocdnn.bench.report import curves, figures
 from oocdnn.bench.report import timeline as timelines
 from oocdnn.bench.report.curves import Kind
-from oocdnn.bench.report.figures import LONGEST, PALETTE, WIRES, over_floor, shade, si, text
+from oocdnn.bench.report.figures import LONGEST, WIRES, over_floor, shade
 from oocdnn.bench.report.summary import Summary, summaries
 from oocdnn.bench.report.timeline import Timeline
 from oocdnn.bench.results import About, Row, verdict
 from oocdnn.cli.common import bytes_text
-
-STYLE = """
-:root { color-scheme: light dark; --ground: #fff; --ink: #1b1f24; --soft: #5b6570;
-  --rule: #d9dee3; --roof: #1b1f24; COLOURS }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #15181c; --ink: #e4e8ec; --soft: #9aa5b1; --rule: #343b43; --roof: #e4e8ec;
-    DARK }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 76rem; background: var(--ground);
-  color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { margin: 0; font-size: 1.6rem; }
-h2 { margin: 2.5rem 0 0; font-size: 1.2rem; }
-p, dd, code { overflow-wrap: anywhere; }
-code { font-size: .9em; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
-dt, figcaption, .caption, .aside { color: var(--soft); }
-dd { margin: 0; }
-figure { margin: 0; max-width: 56rem; }
-figcaption, .caption { margin: .2rem 0 1rem; max-width: 46rem; }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: 0 0 1rem; padding: 0;
-  list-style: none; font-size: .9rem; }
-.legend svg { width: 18px; margin-right: .4rem; vertical-align: -1px; }
-.group { margin: 0 0 1.2rem; }
-.group p { margin: 0 0 .2rem; font-size: .85rem; line-height: 1.35; }
-.aside { font-size: .85rem; }
-svg text { fill: var(--ink); font-size: 12px; font-variant-numeric: tabular-nums;
-  paint-order: stroke; stroke: var(--ground); stroke-width: 4px; }
-svg .middle { text-anchor: middle; }
-svg .name { text-anchor: end; }
-svg .instead { fill: var(--soft); font-style: italic; }
-.bars, .roofline { display: block; width: 100%; overflow: visible; }
-.bars { padding: 0 3.2rem 0 7rem; }
-.axis { position: sticky; top: 0; margin: 0 0 .3rem; background: var(--ground); }
-.roofline { box-sizing: content-box; width: calc(100% - 5rem); padding: 24px 1.5rem 40px 3.5rem; }
-.grid { stroke: var(--rule); }
-.floor { stroke: var(--ink); stroke-dasharray: 3 2; }
-.whisker { stroke: var(--ink); stroke-width: 1.5; }
-.slope, .level { stroke: var(--roof); stroke-width: 2; }
-.slope { stroke-dasharray: 7 4; }
-.path { stroke-width: 2; }
-.point { stroke: var(--ground); fill-opacity: .85; }
-.hollow { stroke-width: 2; }
-.wide { overflow-x: auto; }
-table { width: max-content; border-collapse: collapse; font-size: .8rem;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .55rem; border-bottom: 1px solid var(--rule); text-align: right;
-  vertical-align: top; white-space: nowrap; }
-thead th { color: var(--soft); font-weight: normal; vertical-align: bottom; }
-.words { text-align: left; }
-td.words { max-width: 24rem; white-space: normal; overflow-wrap: anywhere; }
-tbody th.words { position: sticky; left: 0; max-width: 10rem; background: var(--ground);
-  white-space: normal; }
-th.problem { padding-top: 1.2rem; text-align: left; font-weight: normal; white-space: normal; }
-.problem div { position: sticky; left: .5rem; width: max-content;
-  max-width: min(70rem, calc(100vw - 3rem)); }
-"""
 
 
 def _or_dash(value: float | None, show: Callable[[float], str]) -> str:
@@ -131,37 +75,7 @@ def page(rows: Sequence[Row], about: About, timeline: Timeline | None = None) ->
         if rows
         else "<p>Nothing was measured: there are no results.</p>"
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<title>{title}</title>
-<style>{style()}</style>
-</head>
-<body>
-{_header(about)}
-<main>
-{content}
-</main>
-</body>
-</html>
-"""
-
-
-def style() -> str:
-    """With the palette for either ground, and a class for each of its colours."""
-    light, dark = (
-        " ".join(f"--c{place}: {colours[ground]};" for place, colours in enumerate(PALETTE))
-        for ground in (0, 1)
-    )
-    classes = (
-        f".c{place} {{ fill: var(--c{place}); }} "
-        f".path.c{place}, .hollow.c{place} {{ stroke: var(--c{place}); }} "
-        f".hollow.c{place} {{ fill: var(--ground); }}"
-        for place in range(len(PALETTE))
-    )
-    return STYLE.replace("COLOURS", light).replace("DARK", dark) + "\n".join(classes) + "\n"
+    return document(title, style(), _header(about), content)
 
 
 def _groups(rows: Sequence[Row]) -> list[list[Row]]:

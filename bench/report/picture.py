@@ -4,9 +4,10 @@ reader has it, as wide as it is drawn."""
 import re
 from collections.abc import Sequence
 
+from oocdnn._page import text
 from oocdnn.bench.report import curves
 from oocdnn.bench.report.curves import FLOOR, Kind
-from oocdnn.bench.report.figures import HEIGHT, label, shade, text
+from oocdnn.bench.report.figures import HEIGHT, label, shade
 from oocdnn.bench.results import Row
 
 WIDTH, GAP = 880, 72  # of the picture; left of a curve, for its scale

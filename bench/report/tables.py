@@ -3,8 +3,9 @@ the floor."""
 
 from collections.abc import Iterator, Sequence
 
+from oocdnn._page import si
 from oocdnn.bench.report.curves import batch_of
-from oocdnn.bench.report.figures import Series, in_core_seconds, labels, over_floor, series_of, si
+from oocdnn.bench.report.figures import Series, in_core_seconds, labels, over_floor, series_of
 from oocdnn.bench.report.summary import summaries
 from oocdnn.bench.results import Row, shown_seconds, verdict
 from oocdnn.cli.common import bytes_text

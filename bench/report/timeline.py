@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 import oocdnn
-from oocdnn.bench.report.figures import drawing, line, si, text, word
+from oocdnn._page import drawing, line, si, text, word
 from oocdnn.bench.results import Row, verdict
 from oocdnn.bench.task import Convolution
 from oocdnn.cli.timeline import Spans, tracks

@@ -57,6 +57,8 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "set by `oocdnn run --limit`: where what passes the limit goes"},
     {"OOCDNN_PLAN", "1", "none",
      "set by `oocdnn run --limit`: training by PyTorch is planned within the limit"},
+    {"OOCDNN_REPORT", "a path", "none",
+     "set by `oocdnn run --report`: the page about the plan, written at the program's end"},
     {"OOCDNN_DISABLE", "1", "off",
      "the drop-in hands every call to the real cuDNN, and no limit is kept"},
 }};

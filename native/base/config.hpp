@@ -34,9 +34,10 @@ enum class Var : int {
   kLimit,
   kSpill,
   kPlan,
+  kReport,
   kDisable,
 };
-constexpr int kVars = 26;
+constexpr int kVars = 27;
 
 struct VarInfo {
   const char* name;

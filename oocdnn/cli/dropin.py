@@ -195,6 +195,12 @@ def _planned(environment: dict[str, str], program: Sequence[str]) -> bool:
     default=True,
     help="With --limit: whether PyTorch's training is planned within it.",
 )
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --limit: a page about the plan, written at the program's end.",
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 @plain_errors
 def run(
@@ -205,6 +211,7 @@ def run(
     most: str | None,
     spill: str | None,
     plans: bool,
+    report: Path | None,
 ) -> None:
     """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run python train.py --lr 3.
 
@@ -220,9 +227,13 @@ def run(
     found = _program(program[0])
     if spill is not None and most is None:
         raise click.UsageError("--spill says what becomes of what passes a --limit: give one")
+    if report is not None and (most is None or not plans):
+        raise click.UsageError("--report is about the plan within a --limit: give one")
     if _opens_by_path():
         click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
+    if report is not None:
+        environment["OOCDNN_REPORT"] = str(report.absolute())
     for name, value in (("DEVICE", device), ("BUDGET", budget), ("LOG", log)):
         if value is not None:
             environment[f"OOCDNN_{name}"] = value

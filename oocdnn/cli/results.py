@@ -69,8 +69,8 @@ def table(folders: tuple[Path, ...]) -> None:
 @plain_errors
 def picture(folders: tuple[Path, ...], out: Path) -> None:
     """Draw the curves of a network, or of the set poster, as one SVG."""
+    from oocdnn._page import style
     from oocdnn.bench.report import picture as pictures
-    from oocdnn.bench.report.page import style
 
     rows = _rows(folders)
     with value_errors_said():

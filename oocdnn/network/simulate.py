@@ -71,10 +71,10 @@ class _Lane:
 
     def finish(self, now: float) -> tuple[int, float]:
         index, *_ = self.queue.popleft()
-        self.ended[index] = now
+        self.ended[index], took = now, now - self.began
         if self.queue:
             self._start(now)
-        return index, now - self.began
+        return index, took
 
 
 class _Machine:

@@ -8,18 +8,20 @@ would without.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from oocdnn.errors import DeviceError, OutOfMemory, Unsupported
-from oocdnn.network.plan import Policy
+from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.network.report import NAMES
 from oocdnn.torch.limit.aside import Hooks, step_aside
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Kept
@@ -28,12 +30,6 @@ from oocdnn.torch.limit.session import memory_limit
 
 LEAST = 1 << 18  # bytes of a saved tensor that a program is planned for
 
-_WORDS = {
-    Policy.KEEP: "kept",
-    Policy.SWAP: "swapped",
-    Policy.REBUILD: "computed again",
-    Policy.SQUEEZE: "squeezed",
-}
 _THREADS = "torch.nn.parallel."  # modules whose threads live for one forward pass
 
 
@@ -47,6 +43,16 @@ def begin() -> None:
 def _share() -> int:
     """Bytes for tensors: the limit less the drop-in's budget."""
     return int(os.environ["OOCDNN_LIMIT"]) - int(os.environ.get("OOCDNN_BUDGET", "0"))
+
+
+def _report_path() -> Path | None:
+    """The page's file, with the process's rank where several train."""
+    path = os.environ.get("OOCDNN_REPORT")
+    if not path:
+        return None
+    rank = os.environ.get("RANK")
+    made = Path(path)
+    return made if rank is None else made.with_name(f"{made.stem}.rank{rank}{made.suffix}")
 
 
 def _say(text: str) -> None:
@@ -70,7 +76,7 @@ class _Limit(memory_limit):
         if self.plan.fits:
             return f"training fits {_gib(self.limit)}: everything is kept"
         made = self.plan.explain()
-        saved = ", ".join(f"{_gib(n)} {_WORDS[p]}" for p, n in made.nbytes.items() if n)
+        saved = ", ".join(f"{_gib(n)} {NAMES[p]}" for p, n in made.nbytes.items() if n)
         return (
             f"training is planned within {_gib(self.limit)}: of what backward reads {saved}; a "
             f"step takes {made.step:.3g} s, {made.step / made.plain:.2f} of what it takes with "
@@ -94,6 +100,7 @@ class _Program:
         self._lock = threading.Lock()
         self._taken: set[torch.device] = set()  # devices with a limit
         self._child = False  # whether this process was forked from one that had begun
+        self._report = _report_path()
 
     def follow_threads(self) -> None:
         """Has threads wait that start later."""
@@ -138,7 +145,19 @@ class _Program:
         told = getattr(ctypes.CDLL(None), "oocdnn_spill_planned", None)
         if told is not None:  # the library that keeps to the limit otherwise
             told()
+        if self._report is not None:
+            atexit.register(self._write, made, self._report)
+            self._report = None  # there is one page
         return made
+
+    def _write(self, limit: memory_limit, path: Path) -> None:
+        """At the end of the program."""
+        if self._child:
+            return
+        try:
+            limit.report(path)
+        except (InvalidProblem, OSError) as error:
+            _say(f"no report is written to {path}: {error}")
 
     def leave(self, limit: memory_limit, device: torch.device) -> None:
         """A thread ends."""

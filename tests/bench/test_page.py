@@ -9,10 +9,11 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from oocdnn._page import PALETTE
 from oocdnn.bench.report import figures
 from oocdnn.bench.report import page as page_module
 from oocdnn.bench.report.curves import Scale
-from oocdnn.bench.report.figures import HEIGHT, LONGEST, PALETTE
+from oocdnn.bench.report.figures import HEIGHT, LONGEST
 from oocdnn.bench.report.page import page, style
 from oocdnn.bench.report.picture import picture
 from oocdnn.bench.report.summary import summaries

@@ -40,11 +40,12 @@ program.begin()
 """
 
 
-def run(script: str, limit: int = 300_000) -> subprocess.CompletedProcess[str]:
+def run(script: str, limit: int = 300_000, **more: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
         "OOCDNN_LIMIT": str(limit + 7),
         "OOCDNN_BUDGET": "7",
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+        **more,
     }
     return subprocess.run(
         [sys.executable, "-c", ON_THE_CPU + script],
@@ -71,6 +72,25 @@ def test_training_is_planned_and_said_in_one_line() -> None:
     assert line.startswith("oocdnn: training is planned within 0.00 GiB: of what backward reads ")
     assert "a step takes" in line
     assert "of what it takes with everything kept" in line
+
+
+@pytest.mark.parametrize(("rank", "name"), [(None, "page.html"), ("3", "page.rank3.html")])
+def test_a_report_is_written_at_the_end(tmp_path: Path, rank: str | None, name: str) -> None:
+    told = {"OOCDNN_REPORT": str(tmp_path / "page.html")} | ({"RANK": rank} if rank else {})
+    done = run(COMPARED, **told)
+    assert done.returncode == 0, done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+    assert "Memory over the step" in (tmp_path / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("why", ["no folder", "no plan"])
+def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, why: str) -> None:
+    path = tmp_path / "none" / "page.html" if why == "no folder" else tmp_path / "page.html"
+    script = COMPARED if why == "no folder" else "net, *_ = pair()\nnet(torch.ones(8, 3, 16, 16))\n"
+    done = run(script, OOCDNN_REPORT=str(path))
+    assert done.returncode == 0
+    assert f"oocdnn: no report is written to {path}: " in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_fits_is_kept_and_said() -> None:

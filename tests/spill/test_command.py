@@ -64,6 +64,22 @@ def test_a_limit_is_refused_where_the_library_that_keeps_it_is_missing(tmp_path)
     assert done.returncode == 0, done.stderr
 
 
+def test_a_report_becomes_a_variable_and_needs_a_plan():
+    _, lines = with_options("--limit", "64MiB", "--report", "page.html")
+    assert "OOCDNN_REPORT=/page.html" in lines
+    for options in (["--report", "a"], ["--limit", "64MiB", "--no-plan", "--report", "a"]):
+        done, _ = with_options(*options)
+        assert done.returncode == 2
+        assert "--report is about the plan within a --limit" in done.stderr
+
+
+def test_a_limit_has_pytorch_plan_unless_told_otherwise():
+    _, lines = with_options("--limit", "64MiB")
+    assert "OOCDNN_PLAN=1" in lines
+    _, lines = with_options("--limit", "64MiB", "--no-plan")
+    assert "OOCDNN_PLAN=1" not in lines
+
+
 def test_without_a_limit_nothing_more_is_preloaded():
     _, lines = with_options()
     assert lines == {PRELOADED}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
 _LOOKED = 16  # copied entries that others hold: an event looks at so many, or at a share of them
 _ROUNDS = 8  # the rest of that share
+_STEPS = 32  # whose seconds are remembered
 _NEAR = 8  # the device is far behind if the host is ahead by more than this part of backward
 
 Numbered = dict[int, Entry]  # the entries that autograd holds
@@ -179,6 +180,7 @@ class Planned:
         # not measured.
         self.host_seconds: float | None = None
         self._measured: float | None = None  # that of the running step
+        self.seconds: deque[float] = deque(maxlen=_STEPS)  # of the latest steps, end to end
         self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
         self._releases: dict[int, list[int]] = {}

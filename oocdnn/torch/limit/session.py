@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,7 @@ from torch.optim.optimizer import (
 )
 
 from oocdnn._arguments import byte_count
+from oocdnn._files import replacing
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
@@ -138,6 +142,55 @@ class memory_limit:
     def plan(self) -> Plan | None:
         """The plan of the kind of step that ran last; None before there is one."""
         return self._steps.plan
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+        """A page of HTML about the plan of the kind of step that ran last: memory over the step,
+        copies beside operations, the policy of each tensor, predicted beside measured. It needs no
+        network.
+
+        Args:
+            path: A file that the page is written to.
+
+        Raises:
+            InvalidProblem: There is no plan yet.
+            OSError: The file cannot be written.
+        """
+        from oocdnn.network.report import Measured, page
+
+        plan, known = self._planned(), self._steps.kinds.latest
+        seconds = () if known is None or known.course is None else tuple(known.course.seconds)
+        others, taken = self._card.others(), self._card.taken()
+        made = page(plan, Measured(seconds, others + taken if taken else 0, others))
+        if path is not None:
+            with replacing(Path(path)) as file:
+                file.write(made.encode())
+        return made
+
+    def trace(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """The predicted step of the same plan as Chrome trace events.
+
+        Args:
+            path: A file that they are written to as JSON.
+
+        Raises:
+            InvalidProblem: There is no plan yet.
+            OSError: The file cannot be written.
+        """
+        from oocdnn.network.report import trace
+
+        made = trace(self._planned())
+        if path is not None:
+            with replacing(Path(path)) as file:
+                file.write(json.dumps(made).encode())
+        return made
+
+    def _planned(self) -> Plan:
+        if self.plan is None:
+            raise InvalidProblem(
+                "there is no plan yet: one is made at the end of the first step that is trained "
+                "within the limit"
+            )
+        return self.plan
 
     @property
     def settled(self) -> bool:

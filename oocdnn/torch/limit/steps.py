@@ -4,6 +4,7 @@ swapped, the following ones as planned."""
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,8 @@ class Steps:
         self.kinds = Kinds()
         self.steps = 0
         self._lock = threading.RLock()
+        self._ended = 0.0  # when the latest step ended, where it was one of `_ending`
+        self._ending: Known | None = None
         self._low: list[int] = []  # addresses taken while an optimizer steps for the first time
         self._begin(Mode.RECORD)
 
@@ -222,12 +225,21 @@ class Steps:
                 raise
             known.plan = known.course = None
             told = f"steps of one kind are swapped from here on: {error}"
+        self._time(known, recorder is None)
         collector.expects(step.packs)
         self.kinds.ended(known or step.unplanned, step.mistaken, step.packs)
         self.steps += 1
         self._begin(step.mode)
         if told:
             warnings.warn(told, stacklevel=2)
+
+    def _time(self, known: Known | None, plain: bool) -> None:
+        """Measures steps that follow one of their own kind and are not recorded."""
+        now = time.perf_counter()
+        course = None if known is None else known.course
+        if plain and course is not None and known is self._ending and course.runs > 1:
+            course.seconds.append(now - self._ended)
+        self._ended, self._ending = now, known
 
     def _divides(self, recorder: Recorder | None, known: Known) -> bool:
         """After a step as planned: whether it should be recorded again with more parts."""
