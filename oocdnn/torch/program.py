@@ -13,6 +13,8 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.network.planner import Plan
 from oocdnn.network.report import NAMES
 from oocdnn.torch.limit.aside import Hooks, step_aside
 from oocdnn.torch.limit.card import Card
@@ -71,6 +74,10 @@ class _Limit(memory_limit):
             self._told = True
             _say(self._summary())
 
+    def _plan(self, *given: Any) -> Plan:
+        with _progress("planning the step"):
+            return super()._plan(*given)
+
     def _summary(self) -> str:
         assert self.plan is not None
         if self.plan.fits:
@@ -82,6 +89,19 @@ class _Limit(memory_limit):
             f"step takes {made.step:.3g} s, {made.step / made.plain:.2f} of what it takes with "
             "everything kept"
         )
+
+
+@contextmanager
+def _progress(text: str) -> Iterator[None]:
+    """A line on a terminal for as long as something takes."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    print(f"oocdnn: {text} …", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _gib(nbytes: int) -> str:

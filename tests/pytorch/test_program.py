@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from oocdnn.errors import DeviceError
+from oocdnn.torch import program
 from oocdnn.torch.limit import card
 
 HERE = Path(__file__).parents[1]
@@ -225,3 +226,18 @@ def test_the_driver_is_asked_what_the_card_holds(monkeypatch: pytest.MonkeyPatch
     driver.status = 201
     with pytest.raises(DeviceError, match="201"):
         card.CudaCard.others(gpu)
+
+
+def test_planning_shows_on_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = os.openpty()
+    with (
+        os.fdopen(theirs, "w", encoding="utf-8") as terminal,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(sys, "stderr", terminal)
+        with program._progress("planning the step"):
+            assert os.read(ours, 100).decode() == "oocdnn: planning the step …"
+        assert os.read(ours, 100).decode() == "\r\x1b[K"
+    os.close(ours)
+    with program._progress("planning the step"):
+        assert capfd.readouterr().err == ""

@@ -130,9 +130,12 @@ def test_the_pages_block_runs_a_program(page, tmp_path):
 def test_every_message_of_the_reference_is_one_of_ours():
     page = (ROOT / "docs" / "reference" / "spill.md").read_text(encoding="utf-8")
     messages = re.findall(r"^\| `([^`]+)` \|", page.split("## Messages")[1], re.MULTILINE)
-    paths = [*ROOT.glob("native/spill/*.c"), ROOT / "oocdnn" / "cli" / "limit.py"]
+    paths = [
+        *ROOT.glob("native/spill/*.c"),
+        *(ROOT / "oocdnn" / "cli" / f"{name}.py" for name in ("limit", "dropin")),
+    ]
     source = "".join(path.read_text(encoding="utf-8") for path in paths)
     text = re.sub(r'"\s*\n\s*"', "", source)
-    assert len(messages) == 6
+    assert len(messages) == 7
     for message in messages:
         assert message in text
