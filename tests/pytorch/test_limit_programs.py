@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -196,6 +198,204 @@ def results_are_dropped() -> Tensors:
     return after(net)
 
 
+def trained(step: Callable[[nn.Sequential, torch.optim.Optimizer, int], object]) -> Tensors:
+    """A network after steps that are written as `step` is."""
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    for number in range(STEPS):
+        step(net, optimizer, number)
+    return after(net)
+
+
+def loss_of(net: nn.Module, number: int) -> torch.Tensor:
+    loss: torch.Tensor = net(images(number)).square().mean()
+    return loss
+
+
+def line_search() -> Tensors:
+    net = network()
+    optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3)
+
+    for number in range(3):
+
+        def closure(number: int = number) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = loss_of(net, number)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    return after(net)
+
+
+def accumulation() -> Tensors:
+    def step(net: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
+        optimizer.zero_grad()
+        for part in range(3):
+            (loss_of(net, 10 * number + part) / 3).backward()
+        optimizer.step()
+
+    return trained(step)
+
+
+def evaluation() -> Tensors:
+    def step(net: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
+        optimizer.zero_grad()
+        loss_of(net, number).backward()
+        optimizer.step()
+        net.eval()
+        with torch.no_grad():
+            loss_of(net, 100)
+        loss_of(net, 101)  # with gradients that nobody asks for
+        net.train()
+
+    return trained(step)
+
+
+def frozen_and_thawed() -> Tensors:
+    def step(net: nn.Sequential, optimizer: torch.optim.Optimizer, number: int) -> None:
+        net[0].requires_grad_(number % 2 == 0)
+        optimizer.zero_grad()
+        loss_of(net, number).backward()
+        optimizer.step()
+
+    return trained(step)
+
+
+def interrupted() -> Tensors:
+    def step(net: nn.Sequential, optimizer: torch.optim.Optimizer, number: int) -> None:
+        optimizer.zero_grad()
+        if number in (1, 4):
+            try:
+                net[:2](images(number))
+                raise KeyError(number)
+            except KeyError:
+                return
+        y = net(images(number))
+        if number == 3:
+            y.register_hook(lambda gradient: gradient / 0 if number < 0 else None)
+        y.square().mean().backward()
+        optimizer.step()
+
+    return trained(step)
+
+
+def failing_backward() -> Tensors:
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            raise ValueError("as it was to be")
+
+    def step(net: nn.Sequential, optimizer: torch.optim.Optimizer, number: int) -> None:
+        optimizer.zero_grad()
+        y = net[:2](images(number))
+        y = net[2:](Fails.apply(y) if number in (1, 4) else y)
+        try:
+            y.square().mean().backward()
+        except ValueError:
+            return
+        optimizer.step()
+
+    return trained(step)
+
+
+def two_optimizers() -> Tensors:
+    net = network()
+    halves = [torch.optim.SGD(part.parameters(), lr=0.05) for part in (net[:2], net[2:])]
+    for number in range(STEPS):
+        net.zero_grad()
+        loss_of(net, number).backward()
+        for half in halves if number % 3 else halves[:1]:
+            half.step()
+    return after(net)
+
+
+def averaged() -> Tensors:
+    net = network()
+    mean = torch.optim.swa_utils.AveragedModel(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    for number in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(net, number).backward()
+        optimizer.step()
+        mean.update_parameters(net)
+        with torch.no_grad():
+            loss_of(mean, 100 + number)
+    return after(net, mean)
+
+
+def transformed() -> Tensors:
+    head = nn.Linear(8, 1)
+
+    def step(net: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
+        optimizer.zero_grad()
+        loss_of(net, number).backward()
+        parameters = dict(head.named_parameters())
+
+        def loss(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+            rows = images(number).flatten(1)[:, :8]
+            return torch.func.functional_call(head, parameters, (rows,)).square().mean()
+
+        for name, gradient in torch.func.grad(loss)(parameters).items():
+            parameters[name].grad = gradient
+        with torch.no_grad():
+            for parameter in head.parameters():
+                parameter -= 0.1 * parameter.grad
+        optimizer.step()
+
+    return [*trained(step), *after(head)]
+
+
+def by_threads() -> Tensors:
+    """Steps run on threads of a pool, one at a time."""
+    with ThreadPoolExecutor(2) as pool:
+
+        def step(net: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
+            def run() -> None:
+                optimizer.zero_grad()
+                loss_of(net, number).backward()
+                optimizer.step()
+
+            pool.submit(run).result()
+
+        return trained(step)
+
+
+def by_a_generator() -> Tensors:
+    def losses(net: nn.Module) -> Iterator[torch.Tensor]:
+        for number in range(STEPS):
+            yield loss_of(net, number)
+
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for loss in losses(net):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return after(net)
+
+
+def watched_gradients() -> Tensors:
+    """Hooks that keep, scale and replace gradients; they count too."""
+    kept: Tensors = []
+
+    def step(net: nn.Sequential, optimizer: torch.optim.Optimizer, number: int) -> None:
+        optimizer.zero_grad()
+        x = net[:2](images(number))
+        x.retain_grad()
+        x.register_hook(lambda gradient: gradient * 0.5)
+        x.register_hook(kept.append)
+        net[2:](x).square().mean().backward()
+        optimizer.step()
+        kept.append(x.grad)
+
+    return [*trained(step), *kept]
+
+
 PROGRAMS: dict[str, Callable[[], Tensors]] = {
     "checkpoint": with_checkpoints(False),
     "reentrant checkpoint": with_checkpoints(True),
@@ -208,6 +408,18 @@ PROGRAMS: dict[str, Callable[[], Tensors]] = {
     "own functions": functions_of_its_own,
     "stochastic depth": stochastic_depth,
     "dropped results": results_are_dropped,
+    "line search": line_search,
+    "accumulation": accumulation,
+    "evaluation": evaluation,
+    "frozen and thawed": frozen_and_thawed,
+    "interrupted": interrupted,
+    "failing backward": failing_backward,
+    "two optimizers": two_optimizers,
+    "averaged": averaged,
+    "transformed": transformed,
+    "threads": by_threads,
+    "generator": by_a_generator,
+    "watched gradients": watched_gradients,
 }
 
 

@@ -119,6 +119,39 @@ def test_programs_without_training_are_left_alone() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 1\n", "")
 
 
+def test_odd_programs_have_the_bits_of_plain_pytorch() -> None:
+    """Each in a thread of its own, so that each has a limit of its own."""
+    done = run(
+        "from pytorch.test_limit_programs import PROGRAMS\n"
+        "from oocdnn.torch.limit import aside\n"
+        "expected, found = {}, {}\n"
+        "def plain(name):\n"
+        "    torch.manual_seed(0)\n"
+        "    aside.step_aside()\n"
+        "    expected[name] = PROGRAMS[name]()\n"
+        "    aside._hooks()[0].step_back()\n"
+        "def planned(name):\n"
+        "    torch.manual_seed(0)\n"
+        "    found[name] = PROGRAMS[name]()\n"
+        "for name in PROGRAMS:\n"
+        "    plain(name)\n"
+        "    thread = threading.Thread(target=planned, args=(name,))\n"
+        "    thread.start()\n"
+        "    thread.join()\n"
+        "for name, values in expected.items():\n"
+        "    same = [torch.equal(a, b) for a, b in zip(found[name], values, strict=True)]\n"
+        "    print(name, all(same))\n"
+        "print(len(PROGRAMS), len(cards))\n",
+        limit=120_000,
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, last = done.stdout.splitlines()
+    count, limits = map(int, last.split())
+    assert count == len(lines) >= 20
+    assert [line for line in lines if not line.endswith(" True")] == []
+    assert limits > count // 2  # some, as those of checkpoints, save nothing large
+
+
 def test_versions_are_checked_before_anything_is_planned() -> None:
     done = run(
         "a = torch.ones(3, requires_grad=True)\n"
