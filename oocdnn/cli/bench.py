@@ -26,6 +26,7 @@ from oocdnn.cli.common import (
 )
 from oocdnn.cli.results import draw, page, picture, table
 from oocdnn.cli.study import study
+from oocdnn.cli.training import training
 
 if TYPE_CHECKING:
     from oocdnn.bench.cases import Case
@@ -229,6 +230,7 @@ def _say_where_floors_are_wrong(bench: "Bench") -> None:
 
 
 bench.add_command(study)
+bench.add_command(training)
 for command in (table, picture, page):
     bench.add_command(command)
 

@@ -31,9 +31,6 @@ if __name__ == "__main__":  # read where PyTorch is loaded
     os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import torch
-from limit_device import Device, device_of
-from limit_models import MODELS, Objective, Training, small
-from limit_rows import GIB, Row, Rows, tidy
 from torch import Tensor, nn
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, spawn
 from torch.nn import functional as F
@@ -41,6 +38,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
+from oocdnn.bench.training.device import Device, device_of
+from oocdnn.bench.training.models import MODELS, Objective, Training, small
+from oocdnn.bench.training.rows import GIB, Row, Rows, tidy
 from oocdnn.errors import OutOfMemory
 
 NAMES = (
@@ -374,7 +374,7 @@ def main(arguments: list[str] | None = None) -> int:
     scale = Scale() if given.device == "cuda" else TINY
     device = device_of(given.device)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    rows = Rows(device, "tests/gpu/limit_bits.py", given.seconds, given.out)
+    rows = Rows(device, "python tests/gpu/limit_bits.py", given.seconds, given.out)
     for name in names:
         if name == "ddp":
             distributed(rows, given.device, modes, scale)

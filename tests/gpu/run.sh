@@ -109,7 +109,8 @@ step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
 step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/gpu/test_torch_peers.py tests/pytorch "$@"
 step limit python3 -m pytest -q -rs tests/gpu/test_memory_limit.py "$@"
 step limit-bits measured limit_bits ${LIMIT_BITS-}
-step limit-networks measured limit_networks ${LIMIT_NETWORKS---profile}
+step limit-networks python3 -m oocdnn bench training ${OUT:+--out "$OUT/training/limit_networks.json"} \
+  ${LIMIT_NETWORKS---profile}
 step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
 step python python3 -m pytest -q tests/python/test_functions.py tests/python/test_arrays.py \
   tests/python/test_files.py tests/python/test_context.py "$@"

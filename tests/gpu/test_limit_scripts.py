@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,13 +17,21 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import limit_bits
-import limit_networks
-from limit_device import Host
-from limit_models import MODELS, PlanePool, Training, WholePool, deterministic
-from limit_profile import breakdown
-from limit_rows import Rows
+from click.testing import CliRunner, Result
+
+from oocdnn.bench.training import study
+from oocdnn.bench.training.device import Host
+from oocdnn.bench.training.models import MODELS, PlanePool, Training, WholePool, deterministic
+from oocdnn.bench.training.page import page_of
+from oocdnn.bench.training.profile import breakdown
+from oocdnn.bench.training.rows import Rows
+from oocdnn.cli.training import training
 
 MIB = 1 << 20
+
+
+def bench(*given: str) -> Result:
+    return CliRunner().invoke(training, list(given))
 
 
 def printed(text: str) -> list[dict[str, Any]]:
@@ -48,16 +57,18 @@ def test_values_that_differ_are_named() -> None:
 
 
 def test_networks_are_trained_plainly_within_limits_and_by_peers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limit_networks, "FIRST", 5)
+    monkeypatch.setattr(study, "FIRST", 12)  # a plan is final after nine
     file = tmp_path / "training" / "rows.json"
     given = ["small_unet3d", "--device", "cpu", "--mode", "fp32", "--images", "4"]
     given += ["--planning", "0.1"]
     more = ["--limit", "0.6x", "--limit", "0.0001", "--peer", "accumulate", "--peer", "checkpoint"]
     more += ["--peer", "hooks", "--profile"]
-    assert limit_networks.main([*given, *more, "--out", str(file)]) == 2
-    rows = printed(capsys.readouterr().out)
+    page = tmp_path / "page.html"
+    done = bench(*given, *more, "--out", str(file), "--page", str(page))
+    assert done.exit_code == 1
+    rows = printed(done.output)
     plain, within, refused, halved, never, checkpointed, hooked = rows[:7]
     assert within["losses_equal"]
     assert within["within"]
@@ -76,16 +87,40 @@ def test_networks_are_trained_plainly_within_limits_and_by_peers(
     assert checkpointed["allocated_gib"] < plain["allocated_gib"]
     assert hooked["losses"] == plain["losses"][:5]
     assert json.loads(file.read_text())["rows"] == rows
+    root = ElementTree.fromstring(page.read_text(encoding="utf-8"))
+    assert sum(one.tag.endswith("circle") for one in root.iter()) == sum(
+        "seconds" in r for r in rows
+    )
+    words = "".join(root.itertext())
+    assert all(row["way"] in words for row in rows)
+    assert refused["error"] in words
+
+
+def test_cases_and_peers_that_are_not_there_are_named() -> None:
+    done = bench("--list")
+    assert done.exit_code == 0
+    assert "resnet1517-bf16" in done.output
+    assert "save-on-cpu" in done.output
+    done = bench("none", "--device", "cpu")
+    assert done.exit_code == 1
+    assert "there is no case none; there are resnet50-bf16," in done.output
+    done = bench("small", "--peer", "none")
+    assert done.exit_code == 2
+    assert "there is no peer none; there are hooks," in done.output
+
+
+def test_a_page_of_nothing_says_so() -> None:
+    assert "Nothing was measured" in page_of([], "oocdnn bench training")
 
 
 def test_the_largest_batch_of_the_plain_step_is_found() -> None:
     device = Host()
     rows = Rows(device, "script", 100.0)
-    study = limit_networks.Study(device, rows, limit_networks.Case("small_unet3d", 0), "one", None)
+    made = study.Study(device, rows, study.Case("small_unet3d", 0), "one", study.Wish())
     with device.counted():
-        images = study._largest_plain(5 * MIB)
-        assert study._fits(images, 5 * MIB)
-        assert not study._fits(images + 1, 5 * MIB)
+        images = made._largest_plain(5 * MIB)
+        assert made._fits(images, 5 * MIB)
+        assert not made._fits(images + 1, 5 * MIB)
 
 
 def test_a_row_that_fails_is_said_and_nothing_begins_after_the_time(

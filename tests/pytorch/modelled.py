@@ -4,9 +4,9 @@ storages would reserve, and the history of a step."""
 from __future__ import annotations
 
 import torch
-from pytorch.counting import Counter, CountingCard
 from torch.utils._python_dispatch import _disable_current_modes
 
+from oocdnn.bench.training.counting import Counter, CountingCard
 from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap
 from oocdnn.torch.limit.heap.reading import Log
 

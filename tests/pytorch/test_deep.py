@@ -14,7 +14,6 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pytorch.counting import Counter, CountingCard
 from pytorch.limit_coverage import coverage
 from pytorch.limit_nets import NETS
 from pytorch.modelled import ModelCard, Modelled
@@ -22,6 +21,7 @@ from pytorch.test_random_networks import Net, operations
 from pytorch.test_recipes import CASES, CHANNELS, activation
 from torch import Tensor, nn
 
+from oocdnn.bench.training.counting import Counter, CountingCard
 from oocdnn.network.plan import KEEP, SWAP, Choice, Policy
 from oocdnn.network.planner import Plan
 from oocdnn.network.schedule import schedule

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
-from pytorch.counting import Counter, CountingCard
 from torch import nn
 
+from oocdnn.bench.training.counting import Counter, CountingCard
 from oocdnn.errors import OutOfMemory
 from oocdnn.network.timeline import Operation, Saved, Timeline
 from oocdnn.torch.limit import in_place, parts

@@ -12,10 +12,10 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pytorch.counting import Counter, CountingCard
 from torch import nn
 from torch.nn import functional as F
 
+from oocdnn.bench.training.counting import Counter, CountingCard
 from oocdnn.network.planner import Plan, least_limit
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode

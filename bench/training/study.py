@@ -1,47 +1,30 @@
-"""Networks trained plainly, within limits, and in the other ways that PyTorch has for less memory.
+"""Networks trained plainly, within limits, and in the other ways that PyTorch has for less memory:
+the set `training` of `oocdnn bench`.
 
-    python tests/gpu/limit_networks.py [CASE ...] [--limit 16 --limit 0.5x] [--profile] [--needs]
-        [--peer checkpoint] [--largest] [--activations] [--steps 1000] [--seconds S] [--out FILE]
-
-CASE is one of CASES below, or the name of a network of limit_models.py. Limits are GiB, or a share
-of what the plain step needs. One line of JSON for each way of training. Of the bytes, `driver_gib`
-counts the context, libraries and all that the allocator reserved, while the timed steps ran;
-`driver_most_gib` also in the steps before them, which are recorded and watched. `steady` has what
-the timed steps added to the counters of PyTorch's allocator and of page-locked host memory.
-
---profile adds where the time goes, kernel by kernel, what the GPU idles beyond the plain step, and
-what the limit's hooks take the host. The peer `hooks` has hooks that do nothing.
---needs looks for the least limit at which the plain step runs at full speed; without it the
-plain step's own bytes stand for that. --peer (all: every one) has each peer of limit_peers.py
-train, without a cap and under each limit that is less than it took. --largest looks for the largest
-batch within each limit. --activations looks for the least bytes of activations: the peak of what is
-allocated less parameters, gradients, the state of the optimizer, and the batch.
+One row for each way of training. Of the bytes, `driver_gib` counts the context, libraries and all
+that the allocator reserved, while the timed steps ran; `driver_most_gib` also in the steps before
+them, which are recorded and watched. `steady` has what the timed steps added to the counters of
+PyTorch's allocator and of page-locked host memory.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
-import os
 import statistics
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-if __name__ == "__main__":  # read where PyTorch is loaded
-    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-
 import torch
-from limit_device import Device, device_of, loop_seconds, resident_bytes, seconds_of
-from limit_models import MODELS, MODES, Training
-from limit_peers import PEERS
-from limit_profile import hooks, profiled
-from limit_rows import GIB, Row, Rows, tidy
 
-from oocdnn.errors import OutOfMemory
+from oocdnn.bench.training.device import Device, loop_seconds, resident_bytes, seconds_of
+from oocdnn.bench.training.models import MODELS, Training
+from oocdnn.bench.training.peers import PEERS
+from oocdnn.bench.training.profile import hooks, profiled
+from oocdnn.bench.training.rows import GIB, Row, Rows, tidy
+from oocdnn.errors import InvalidProblem, OutOfMemory
 
 WARM, TIMED = 3, 5
 FIRST = 60  # steps within a limit at most, until its plan is final
@@ -93,12 +76,57 @@ CASES = {
     "resnet152-bf16": Case("resnet152", 256, "bf16", True),
 }
 LIMITS = ("0.5x",)
+QUICK = ("small", "small_unet3d")  # with peers: in less than two minutes on two cores
+QUICK_PEERS = ("save-on-cpu", "checkpoint", "accumulate")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be measured.
+
+    Args:
+        images: In a batch; None: the case's.
+        size: Pixels of an axis; None: the case's.
+        mode: Arithmetic; None: the case's.
+        last: Whether channels are last; None: as the case has it.
+        limits: GiB, or with an x a share of what the plain step needs; none: the case's.
+        planning: Seconds for one plan.
+        profile: Adds where the time goes, kernel by kernel, what the GPU idles beyond the plain
+            step, and what the limit's hooks take the host.
+        needs: Looks for the least limit at which the plain step runs at full speed; without it the
+            plain step's own bytes stand for that.
+        peers: Names of `PEERS`: each trains without a cap, and under each limit that is less than
+            it took.
+        only_peers: Leaves out the rows within limits.
+        largest: Looks for the largest batch within each limit instead.
+        tries: Batches that are tried within a limit.
+        activations: Looks for the least bytes of activations instead: the peak of what is allocated
+            less parameters, gradients, the state of the optimizer, and the batch.
+        shares: Of the activations.
+        steps: Further ones, and what grows in them.
+    """
+
+    images: int | None = None
+    size: int | None = None
+    mode: str | None = None
+    last: bool | None = None
+    limits: tuple[str, ...] = ()
+    planning: float = 2.0
+    profile: bool = False
+    needs: bool = False
+    peers: tuple[str, ...] = ()
+    only_peers: bool = False
+    largest: bool = False
+    tries: int = 3
+    activations: bool = False
+    shares: tuple[float, ...] = (0.35, 0.2, 0.1, 0.05, 0.02)
+    steps: int = 0
 
 
 class Study:
     """One case: a row for each way of training."""
 
-    def __init__(self, device: Device, rows: Rows, case: Case, name: str, given: Any) -> None:
+    def __init__(self, device: Device, rows: Rows, case: Case, name: str, given: Wish) -> None:
         self.device, self.rows, self.case, self.given = device, rows, case, given
         self.plain: Row = {}
         self.needs = 0
@@ -118,7 +146,7 @@ class Study:
         else:
             self._sized(self.case.images or MODELS[self.case.model].sample)
         given = self.given
-        wanted = given.limit or self.case.limits or LIMITS
+        wanted = given.limits or self.case.limits or LIMITS
         if given.largest:
             for text in wanted:
                 self.largest(int(float(text) * GIB))
@@ -132,7 +160,7 @@ class Study:
         if not given.only_peers:
             for limit in limits:
                 self._attempt("limit", partial(self._within, limit), limit)
-        for name in given.peer:
+        for name in given.peers:
             self.peer(name, limits)
 
     def _sized(self, images: int) -> None:
@@ -220,7 +248,8 @@ class Study:
         """Steps with one batch; the last `timed` of them count, after `warm` ones and what it takes
         until it is settled. Also returns the batch."""
         device, batch = self.device, training.batch()
-        losses, seconds, loops, most = [], [], [], 0
+        losses: list[torch.Tensor] = []
+        seconds, loops, most = [], [], 0
         before: dict[str, int] = {}
         while len(losses) < warm + timed:
             if len(losses) == warm:
@@ -430,7 +459,7 @@ class Study:
         fixed = int(self.plain["fixed_gib"] * GIB)
         whole = int(self.plain["allocated_gib"] * GIB) - fixed
         found: list[Row] = []
-        shares = list(self.given.share)
+        shares = list(self.given.shares)
         while shares:
             share = shares.pop(0)
 
@@ -475,55 +504,38 @@ def _idle_ms(profile: Row) -> float:
     return float(profile["idle_host_ms"] + profile["idle_waiting_ms"])
 
 
-def _case_of(name: str, given: argparse.Namespace) -> Case:
+def quick(wish: Wish) -> Wish:
+    """For small networks on the CPU, where nothing else is wished."""
+    return dataclasses.replace(
+        wish,
+        images=wish.images or 8,
+        mode=wish.mode or "fp32",
+        limits=wish.limits or ("0.8x", "0.6x"),
+        planning=min(wish.planning, 0.2),
+    )
+
+
+def case_of(name: str, wish: Wish) -> Case:
+    """A case by its name, or of a network by its; with what is wished otherwise.
+
+    Raises InvalidProblem where there is neither.
+    """
+    if name not in CASES and name not in MODELS:
+        raise InvalidProblem(f"there is no case {name}; there are {', '.join(CASES)}")
     case = CASES.get(name) or Case(name)
     changed = {
-        key: getattr(given, key)
+        key: getattr(wish, key)
         for key in ("images", "mode", "last", "size")
-        if getattr(given, key) is not None
+        if getattr(wish, key) is not None
     }
     return dataclasses.replace(case, **changed)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("cases", nargs="*", metavar="CASE")
-    parser.add_argument("--images", type=int, help="in a batch")
-    parser.add_argument("--size", type=int, help="pixels of an axis")
-    parser.add_argument("--mode", choices=MODES)
-    parser.add_argument("--last", action=argparse.BooleanOptionalAction, help="channels last")
-    parser.add_argument("--limit", action="append", default=[], help="GiB, or 0.5x of the needs")
-    parser.add_argument("--planning", type=float, default=2.0, help="seconds for one plan")
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--needs", action="store_true")
-    parser.add_argument("--peer", action="append", default=[], choices=[*PEERS, "all"])
-    parser.add_argument("--only-peers", action="store_true", help="no rows within limits")
-    parser.add_argument("--largest", action="store_true")
-    parser.add_argument("--tries", type=int, default=3, help="batches within a limit")
-    parser.add_argument("--activations", action="store_true")
-    parser.add_argument("--share", type=float, action="append", help="of the activations")
-    parser.add_argument("--steps", type=int, default=0, help="further ones, and what grows in them")
-    parser.add_argument("--seconds", type=float, default=540, help="nothing is begun after so many")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--out", default="", help="a file for all rows")
-    given = parser.parse_args(arguments)
-    given.share = given.share or [0.35, 0.2, 0.1, 0.05, 0.02]
-    given.peer = list(PEERS) if "all" in given.peer else given.peer
-    names = given.cases or list(CASES)
-    unknown = [name for name in names if name not in CASES and name not in MODELS]
-    if unknown:
-        parser.error(f"no such cases: {', '.join(unknown)}; there are {', '.join(CASES)}")
-    device = device_of(given.device)
-    rows = Rows(device, "tests/gpu/limit_networks.py", given.seconds, given.out)
-    for name in names:
+def measure(device: Device, rows: Rows, names: Sequence[str], wish: Wish) -> None:
+    """The rows of the cases, one after the other, until the time is over."""
+    cases = [(name, case_of(name, wish)) for name in names]
+    for name, case in cases:
         if rows.over():
             rows.add({"case": name, "skipped": "the time is over"})
         else:
-            Study(device, rows, _case_of(name, given), name, given).run()
-    return rows.failed
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            Study(device, rows, case, name, wish).run()

@@ -124,15 +124,15 @@ def profiled(step: Callable[[], object], steps: int = 2) -> dict[str, Any]:
 def hooks(run: memory_limit, step: Callable[[], object], steps: int = 3) -> dict[str, Any]:
     """Calls of a limit's hooks in a step, and their milliseconds, by direction and by what becomes
     of the saved tensor."""
-    known, count, spent = run._steps, Counter[str](), Counter[str]()
-    pack, unpack = known.pack, known.unpack
+    calls, spent = Counter[str](), defaultdict[str, float](float)
+    pack, unpack = run._steps.pack, run._steps.unpack
 
     def packed(tensor: torch.Tensor) -> Any:
         began = time.perf_counter()
         saved = pack(tensor)
         took = time.perf_counter() - began
         name = f"pack, {_treatment(saved)}"
-        count[name] += 1
+        calls[name] += 1
         spent[name] += took
         return saved
 
@@ -142,22 +142,15 @@ def hooks(run: memory_limit, step: Callable[[], object], steps: int = 3) -> dict
         began = time.perf_counter()
         tensor = unpack(saved)
         spent[name] += time.perf_counter() - began
-        count[name] += 1
+        calls[name] += 1
         return tensor
 
-    known.pack, known.unpack = packed, unpacked
-    run._pop()
-    run._push()
-    try:
+    with torch.autograd.graph.saved_tensors_hooks(packed, unpacked):  # instead of the limit's
         for _ in range(steps):
             step()
-    finally:
-        del known.pack, known.unpack
-        run._pop()
-        run._push()
     return {
         name: {"calls": number / steps, "ms": 1e3 * spent[name] / steps}
-        for name, number in sorted(count.items())
+        for name, number in sorted(calls.items())
     }
 
 

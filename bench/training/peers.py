@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from limit_models import Training
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+from oocdnn.bench.training.models import Training
 
 # Classes of what is checkpointed as one: torchvision's, timm's, and those of our own networks.
 BLOCKS = {

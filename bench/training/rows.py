@@ -5,15 +5,15 @@ from __future__ import annotations
 import gc
 import json
 import shlex
-import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from limit_device import Device
+
+from oocdnn.bench.training.device import Device
 
 Row = dict[str, Any]
 GIB = 1 << 30
@@ -24,16 +24,24 @@ class Rows:
 
     Args:
         device: Is tidied after each row.
-        program: The script, from the root of the tree.
+        program: The command, without its arguments.
         seconds: Nothing is begun after so many.
         out: The file; none where empty. It is written again with every row.
+        arguments: Of the command, to repeat it.
     """
 
-    def __init__(self, device: Device, program: str, seconds: float, out: str = "") -> None:
+    def __init__(
+        self,
+        device: Device,
+        program: str,
+        seconds: float,
+        out: str = "",
+        arguments: Sequence[str] = (),
+    ) -> None:
         self._device, self._program = device, program
         self._end = time.monotonic() + seconds
         self._out = Path(out) if out else None
-        self._about = _about(device, program) if out else {}
+        self._about = _about(device, program, arguments) if out else {}
         self.rows: list[Row] = []
         self.failed = 0
 
@@ -77,12 +85,12 @@ def tidy(device: Device) -> None:
     device.trim()
 
 
-def _about(device: Device, program: str) -> Row:
+def _about(device: Device, program: str, arguments: Sequence[str]) -> Row:
     """Machine, versions, command and commit, as the results of `oocdnn bench study` have them."""
     from oocdnn.bench.provenance import provenance
 
-    about = provenance(f"python {program}", 1, torch=torch.__version__)
-    about["command"] = f"python {program} {shlex.join(sys.argv[1:])}".rstrip()
+    about = provenance(program, 1, torch=torch.__version__)
+    about["command"] = f"{program} {shlex.join(arguments)}".rstrip()
     about["machine"]["gpu"] = device.name()
     if device.kind == "cuda":
         about["machine"]["gpu_bytes"] = device.total()

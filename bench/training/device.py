@@ -8,7 +8,6 @@ allocator that reserves, no context, and copies at once.
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,8 @@ from typing import Any, Protocol
 import torch
 
 from oocdnn._native_swap import NativeSwapper, Slab
+from oocdnn.bench.training.counting import Counter, CountingCard
 from oocdnn.torch import memory_limit
-
-TESTS = Path(__file__).resolve().parents[1]
 
 
 class Device(Protocol):
@@ -79,7 +77,7 @@ class Gpu:
 
     def others(self) -> int:
         free, total = torch.cuda.mem_get_info()
-        return int(total - free - torch.cuda.memory_reserved())
+        return int(total) - int(free) - int(torch.cuda.memory_reserved())
 
     def allocated(self) -> int:
         return int(torch.cuda.memory_allocated())
@@ -129,34 +127,31 @@ class Gpu:
             self._registrations += 1
             return slab(swapper, nbytes)
 
-        NativeSwapper.slab = counting
+        setattr(NativeSwapper, "slab", counting)  # noqa: B010
         try:
             yield
         finally:
-            NativeSwapper.slab = slab
+            setattr(NativeSwapper, "slab", slab)  # noqa: B010
+
+
+class _Capped(Counter):
+    """Raises PyTorch's error where more bytes live than the cap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cap: int | None = None
+
+    def add(self, tensor: torch.Tensor) -> None:
+        super().add(tensor)
+        if self.cap is not None and self.live() > self.cap:
+            raise torch.OutOfMemoryError(f"more than {self.cap} bytes")
 
 
 class Host:
     kind = "cpu"
 
     def __init__(self, total: int = 1 << 40) -> None:
-        if str(TESTS) not in sys.path:
-            sys.path.append(str(TESTS))  # the folder of `pytorch`
-        from pytorch.counting import Counter, CountingCard
-
-        class Capped(Counter):
-            """Raises PyTorch's error where more bytes live than the cap."""
-
-            def __init__(self) -> None:
-                super().__init__()
-                self.cap: int | None = None
-
-            def add(self, tensor: torch.Tensor) -> None:
-                super().add(tensor)
-                if self.cap is not None and self.live() > self.cap:
-                    raise torch.OutOfMemoryError(f"more than {self.cap} bytes")
-
-        self._counter = Capped()
+        self._counter = _Capped()
         self._card = CountingCard(self._counter)
         self._total = total
 

@@ -1,0 +1,1 @@
+"""Networks trained within limits, beside PyTorch's other ways to train in less memory."""
