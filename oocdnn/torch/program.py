@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,21 @@ def _report_path() -> Path | None:
 
 
 def _say(text: str) -> None:
-    print(f"oocdnn: {text}", file=sys.stderr, flush=True)
+    _write(f"oocdnn: {text}\n")
+
+
+def _write(text: str) -> None:
+    """To standard error, where there is one."""
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 class _Limit(memory_limit):
     """Says once what was planned."""
 
     _raises = False
+    _tell = staticmethod(_say)
     _told = False
 
     def step(self) -> None:
@@ -94,14 +102,14 @@ class _Limit(memory_limit):
 @contextmanager
 def _progress(text: str) -> Iterator[None]:
     """A line on a terminal for as long as something takes."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
         yield
         return
-    print(f"oocdnn: {text} …", end="", file=sys.stderr, flush=True)
+    _write(f"oocdnn: {text} ...")
     try:
         yield
     finally:
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        _write("\r\033[K")
 
 
 def _gib(nbytes: int) -> str:
@@ -142,7 +150,7 @@ class _Program:
             run()
         finally:
             waiting.end()
-            del thread.run  # it holds the thread
+            vars(thread).pop("run", None)  # it holds the thread
 
     def _fork(self) -> None:
         """A child that is forked after CUDA's initialization cannot use it."""
@@ -190,6 +198,8 @@ def _is_large(tensor: Tensor) -> bool:
     """Whether a saved tensor shows that the program trains on a GPU: no parameter, and no small
     one."""
     if not tensor.is_cuda or (tensor.is_leaf and tensor.requires_grad):
+        return False
+    if tensor.layout is not torch.strided:
         return False
     return bool(tensor.untyped_storage().nbytes() >= LEAST)
 

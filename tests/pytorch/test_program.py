@@ -18,6 +18,7 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from oocdnn.errors import DeviceError
 from oocdnn.torch import program
 from oocdnn.torch.limit import card
+from oocdnn.torch.limit.entry import storage_bytes
 
 HERE = Path(__file__).parents[1]
 
@@ -152,6 +153,32 @@ def test_odd_programs_have_the_bits_of_plain_pytorch() -> None:
     assert limits > count // 2  # some, as those of checkpoints, save nothing large
 
 
+def test_warnings_that_are_errors_and_no_standard_error_break_nothing() -> None:
+    done = run(
+        "import warnings, sys\n"
+        "warnings.simplefilter('error')\n"
+        "sys.stderr = None\n" + COMPARED + "print('done')\n",
+        limit=1000,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_sparse_tensors_are_left_alone() -> None:
+    sparse = torch.eye(3).to_sparse()
+    assert storage_bytes(sparse) == -1
+    assert storage_bytes(torch.eye(3)) == 36
+
+    class OnGpu:
+        is_cuda, is_leaf = True, False
+
+        def __init__(self, tensor: torch.Tensor) -> None:
+            self.layout, self.untyped_storage = tensor.layout, tensor.untyped_storage
+
+    assert not program._is_large(OnGpu(sparse))
+    assert not program._is_large(OnGpu(torch.ones(3)))
+    assert program._is_large(OnGpu(torch.ones(program.LEAST)))
+
+
 def test_versions_are_checked_before_anything_is_planned() -> None:
     done = run(
         "a = torch.ones(3, requires_grad=True)\n"
@@ -269,7 +296,7 @@ def test_planning_shows_on_a_terminal(capfd: pytest.CaptureFixture[str]) -> None
     ):
         patch.setattr(sys, "stderr", terminal)
         with program._progress("planning the step"):
-            assert os.read(ours, 100).decode() == "oocdnn: planning the step …"
+            assert os.read(ours, 100).decode() == "oocdnn: planning the step ..."
         assert os.read(ours, 100).decode() == "\r\x1b[K"
     os.close(ours)
     with program._progress("planning the step"):

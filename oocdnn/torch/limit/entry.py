@@ -177,6 +177,11 @@ def label_of(tensor: Tensor) -> str:
     return f"{made} {str(tensor.dtype).removeprefix('torch.')} {shape}"
 
 
+def storage_bytes(tensor: Tensor) -> int:
+    """Of a tensor's storage; -1 for a tensor that has none, as a sparse one."""
+    return tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else -1
+
+
 def bytes_of(tensor: Tensor) -> Tensor:
     """The storage of a tensor, as bytes."""
     raw = _without_bytes(torch.uint8, tensor.device).new_empty(0)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.courses import ARRIVES, BEFORE, LOOK, STAYS, Planned
-from oocdnn.torch.limit.entry import Entry, Held, Holder, Kept, Packed
+from oocdnn.torch.limit.entry import Entry, Held, Holder, Kept, Packed, storage_bytes
 from oocdnn.torch.limit.mode import Mode
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.trace import Trace
@@ -92,8 +92,7 @@ class Forward:
         step, course = self._step, self._step.course
         assert isinstance(course, Planned)
         position = step.event + 1
-        nbytes = tensor.untyped_storage().nbytes()
-        if not course.idle(position) or not course.expects(self.count, nbytes):
+        if not course.idle(position) or not course.expects(self.count, storage_bytes(tensor)):
             return False
         self.count += 1
         step.event = position
@@ -163,7 +162,7 @@ class Forward:
         right whatever it is. False where it needs the closer look."""
         step, course = self._step, self._step.course
         assert isinstance(course, Planned)
-        if not course.expects(self.count, tensor.untyped_storage().nbytes()):
+        if not course.expects(self.count, storage_bytes(tensor)):
             step.codes = ()
             return False
         self.count += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -35,11 +34,19 @@ class Planning:
     Args:
         limit: Device bytes.
         steering_seconds: For the search of steering, for each plan that is looked at.
+        tell: Called with what the program should know.
     """
 
     def __init__(
-        self, card: Card, store: Store, limit: int, planner: Planner, steering_seconds: float
+        self,
+        card: Card,
+        store: Store,
+        limit: int,
+        planner: Planner,
+        steering_seconds: float,
+        tell: Callable[[str], object],
     ) -> None:
+        self._tell = tell
         self._card, self._store, self._planner = card, store, planner
         self.limit, self._steering_seconds = limit, steering_seconds
         self._act: float | None = None  # seconds of the host for an act of a steering
@@ -106,11 +113,10 @@ class Planning:
         assert nearest is not None
         known.course, known.plan = nearest, nearest.plan
         nearest.spacers.restore()
-        warnings.warn(
+        self._tell(
             f"the driver counts {known.gaps.excess} bytes more than the limit of "
             f"{self.limit}: PyTorch's allocator leaves gaps between tensors; set "
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
-            stacklevel=2,
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit"
         )
         known.gaps.tried = TRIES
         return False

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import threading
+import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,10 @@ from oocdnn.torch.limit.link import links_with, measured
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=4)
 
 
 class memory_limit:
@@ -69,6 +74,7 @@ class memory_limit:
     """
 
     _raises = True  # where no plan fits; else such steps are swapped
+    _tell = staticmethod(_warn)  # called with what the program should know
 
     def __init__(
         self,
@@ -92,7 +98,9 @@ class memory_limit:
         self._links: list[Link] = []
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
-        self._steps = Steps(self._card, self.limit, self._plan, planning / 8, self._raises)
+        self._steps = Steps(
+            self._card, self.limit, self._plan, planning / 8, self._raises, self._tell
+        )
         self._hooks = Hooks(self._steps.pack, self._steps.unpack)
         self._begun: Any = None
         self._ended: Any = None

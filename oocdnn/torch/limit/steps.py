@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,6 +44,7 @@ class Steps:
         limit: Device bytes.
         steering_seconds: For the search of steering, for each plan that is looked at.
         raises: Whether a step that no plan fits raises OutOfMemory; else such steps are swapped.
+        tell: Called with what the program should know.
     """
 
     def __init__(
@@ -52,10 +54,11 @@ class Steps:
         planner: Planner,
         steering_seconds: float = 0.5,
         raises: bool = True,
+        tell: Callable[[str], object] = warnings.warn,
     ) -> None:
-        self._raises = raises
+        self._raises, self._tell = raises, tell
         self._card, self._store = card, Store(card, raises)
-        self.planning = Planning(card, self._store, limit, planner, steering_seconds)
+        self.planning = Planning(card, self._store, limit, planner, steering_seconds, tell)
         self.table = Table(
             card.device.type, overrides.count
         )  # that of the step, else of the latest one
@@ -231,7 +234,7 @@ class Steps:
         self.steps += 1
         self._begin(step.mode)
         if told:
-            warnings.warn(told, stacklevel=2)
+            self._tell(told)
 
     def _time(self, known: Known | None, plain: bool) -> None:
         """Measures steps that follow one of their own kind and are not recorded."""
