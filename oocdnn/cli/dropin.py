@@ -232,6 +232,8 @@ def run(
     if _opens_by_path():
         click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
+    for name in ("PLAN", "REPORT"):  # of an outer run
+        environment.pop(f"OOCDNN_{name}", None)
     if report is not None:
         environment["OOCDNN_REPORT"] = str(report.absolute())
     for name, value in (("DEVICE", device), ("BUDGET", budget), ("LOG", log)):

@@ -36,14 +36,14 @@ class Workspace:
         self.card = CountingCard(self.counter)
         for name, x in (("_FORWARD", 0), ("_BACKWARD", 1)):
             patch.setattr(parts, name, _Own(getattr(parts, name), x, self))
-        written = parts._written
+        made = parts._whole
 
         def counted(*given: Any) -> torch.Tensor:
-            whole = written(*given)
+            whole = made(*given)
             self.counter.add(whole)
             return whole
 
-        patch.setattr(parts, "_written", counted)
+        patch.setattr(parts, "_whole", counted)
 
     def run(self, x: torch.Tensor, results: Any) -> None:
         self.seen.append(x.size(0))

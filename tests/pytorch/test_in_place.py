@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -384,6 +385,109 @@ def test_inputs_of_pools_that_something_holds_are_left_alone(
         F.max_pool2d(y, 2).sum().backward()
     assert watched.over == [False]
     assert torch.equal(y, values)
+
+
+@pytest.mark.parametrize("name", sorted(ELEMENTWISE.keys() - {"hardsigmoid"}))  # it has none
+def test_second_derivatives_have_the_bits_of_plain_pytorch(table: Table, name: str) -> None:
+    """Their nodes run the operations of first ones, and read the gradient again."""
+
+    def gradients() -> list[Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(2, 3, 5, 4, requires_grad=True)
+        w = torch.randn(4, 4, requires_grad=True)
+        (dx,) = torch.autograd.grad(ELEMENTWISE[name](x @ w).sum(), x, create_graph=True)
+        (dx.square().mean() + 0 * w.sum()).backward()
+        assert w.grad is not None
+        return [w.grad]
+
+    table.use(False)
+    expected = gradients()
+    table.use(True)
+    with Watched(table):
+        found = gradients()
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+class Foreign(torch.autograd.Function):
+    """Its gradient is in memory of others."""
+
+    memory = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        Foreign.memory[...] = 2 * gradient.numpy()
+        return torch.from_numpy(Foreign.memory)
+
+
+@pytest.mark.parametrize("operation", [torch.relu, smooth, convolved])
+def test_memory_of_others_is_left_alone(
+    table: Table, operation: Callable[[Tensor], Tensor]
+) -> None:
+    numpy = pytest.importorskip("numpy")
+    if torch.get_default_device().type != "cpu":
+        pytest.skip("NumPy has no arrays on a GPU")
+    x = torch.randn(2, 2, 3, 3, requires_grad=True)
+    Foreign.memory = numpy.zeros((2, 2, 3, 3), numpy.float32)
+    with Watched(table) as watched:
+        Foreign.apply(operation(x)).sum().backward()
+    assert watched.over == [False]
+    assert (Foreign.memory == 2).all()
+
+
+def test_parts_that_lack_memory_go_on_where_they_were(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written over the gradient is not computed again."""
+    torch.manual_seed(0)
+    x = torch.randint(-2, 3, (8, 2, 3, 3)).float().requires_grad_()
+    w = torch.randint(-2, 3, (2, 2, 1, 1)).float().requires_grad_()
+
+    def gradients() -> list[Tensor]:
+        return list(torch.autograd.grad((F.conv2d(x, w) * 2).sum(), (x, w)))
+
+    table.use(False)
+    expected = gradients()
+    table.use(True)
+    own, seen = parts._BACKWARD, []
+
+    class Fails:
+        def redispatch(self, keys: Any, dy: Tensor, x: Tensor, *given: Any) -> Any:
+            seen.append(x.size(0))
+            if len(seen) in (2, 4):
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            return own.redispatch(keys, dy, x, *given)
+
+    monkeypatch.setattr(parts, "_BACKWARD", Fails())
+    table.ran = []
+    F.conv2d(x, w)
+    table.ran = None
+    table.run = partial(_in_two, table.run)
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, _served(table))
+    with hooks:
+        found = gradients()
+    assert seen == [4, 4, 2, 2, 1, 1]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def _in_two(run: Callable[..., Any], signature: Any, most: int, operation: Any) -> Any:
+    def doubled(number: int) -> Any:
+        return operation(2 * number)
+
+    return run(signature, most, doubled if signature[0] == "backward" else operation)
+
+
+def _served(table: Table) -> Callable[[Tensor], Tensor]:
+    def unpack(tensor: Tensor) -> Tensor:
+        table.serves_backward()
+        return tensor
+
+    return unpack
 
 
 def test_what_cannot_be_told_apart_is_never_overwritten() -> None:

@@ -12,7 +12,12 @@ import torch
 from oocdnn.torch.limit.in_use import WhileInUse
 
 _autograd = torch._C._autograd
-_thread = threading.local()  # .hooks: those of a thread, the innermost last
+# The latest hooks of a thread; with True while something is traced, too.
+_LATEST = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
+# .hooks: those of a thread, the innermost last. .given: those that a thread of autograd's got from
+# the one that called it, and that are away.
+_thread = threading.local()
+_packs: list[Callable[[Any], Any]] = []  # of all hooks in use
 
 
 class Hooks:
@@ -25,18 +30,20 @@ class Hooks:
     def push(self) -> None:
         _aside.begin()
         self._push()
+        _packs.append(self._pack)
         _hooks().append(self)
 
     def pop(self) -> None:
         _hooks().remove(self)
-        self._pop()
+        _packs.remove(self._pack)
+        if self._pushed is not None:
+            self._pop()
         _aside.end()
 
     def step_aside(self) -> None:
         """Takes the hooks away, where no others were set since. Versions of PyTorch that do not
         tell the latest ones are taken to have these."""
-        latest = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
-        pack = self._pack if latest is None else (latest(False) or (None,))[0]
+        pack = self._pack if _LATEST is None else (_LATEST(True) or (None,))[0]
         if self._pushed is not None and pack == self._pack:
             self._pop()
 
@@ -67,6 +74,13 @@ def _hooks() -> list[Hooks]:
     return hooks
 
 
+def _given() -> list[tuple[Any, Any]]:
+    if not hasattr(_thread, "given"):
+        _thread.given = []
+    given: list[tuple[Any, Any]] = _thread.given
+    return given
+
+
 class _Aside(WhileInUse):
     """Tells the hooks of a thread when code disables all hooks, and when it enables them again."""
 
@@ -88,12 +102,21 @@ class _Aside(WhileInUse):
 
     def _disable(self, *given: Any) -> None:
         step_aside()
+        self._take_given()
         self._originals[0](*given)
 
     def _enable(self) -> None:
         self._originals[1]()
+        while given := _given():
+            _autograd._push_saved_tensors_default_hooks(*given.pop())
         for hooks in _hooks():
             hooks.step_back()
+
+    def _take_given(self) -> None:
+        """Takes away what a thread of autograd's has from the one that called it."""
+        while _LATEST is not None and (top := _LATEST(True)) and top[0] in _packs:
+            _autograd._pop_saved_tensors_default_hooks()
+            _given().append(top)
 
 
 _aside = _Aside()

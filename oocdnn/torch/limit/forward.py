@@ -144,7 +144,7 @@ class Forward:
             base = tensor
         if base.is_leaf and base.requires_grad:
             return False
-        return not (tensor.is_conj() or tensor.is_neg())
+        return not (tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor())
 
     def _packed(self, tensor: Tensor) -> Source:
         step = self._step

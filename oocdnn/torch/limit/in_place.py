@@ -20,18 +20,20 @@ from oocdnn.torch.limit.table import Signature, current
 
 IN_PLACE = 2  # parts of such an operation in place; 1 is as PyTorch has it
 
-_NAMES = (
-    "elu_backward",
-    "gelu_backward",
-    "hardsigmoid_backward",
-    "hardtanh_backward",
-    "leaky_relu_backward",
-    "sigmoid_backward",
-    "silu_backward",
-    "softplus_backward",
-    "tanh_backward",
-    "threshold_backward",
-)
+# The nodes that run each operation for a first derivative.
+_NODES = {
+    "elu_backward": ("EluBackward0", "EluBackward1"),
+    "gelu_backward": ("GeluBackward0",),
+    "hardsigmoid_backward": ("HardsigmoidBackward0",),
+    "hardtanh_backward": ("HardtanhBackward0", "HardtanhBackward1"),
+    "leaky_relu_backward": ("LeakyReluBackward0", "LeakyReluBackward1"),
+    "sigmoid_backward": ("SigmoidBackward0",),
+    "silu_backward": ("SiluBackward0",),
+    "softplus_backward": ("SoftplusBackward0",),
+    "tanh_backward": ("TanhBackward0",),
+    "threshold_backward": ("ReluBackward0", "ThresholdBackward0", "ThresholdBackward1"),
+}
+_POOLS = ("MaxPool2DWithIndicesBackward0",)
 
 owned, owned_named = Ownership(), Ownership()  # called without and with named arguments
 owned_input = Ownership()
@@ -40,10 +42,12 @@ _POOL = "max_pool2d_with_indices_backward"
 _POOLING = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
 
 
-_OPERATIONS = {name: getattr(torch.ops.aten, name).grad_input for name in _NAMES}
+_OPERATIONS = {name: getattr(torch.ops.aten, name).grad_input for name in _NODES}
 
 
 def _kernel(name: str) -> Callable[..., Tensor]:
+    nodes = _NODES[name]
+
     def kernel(dy: Tensor, *others: Any, **named: Any) -> Tensor:
         alone = owned_named(dy) if named else owned(dy)
         table = current()
@@ -51,7 +55,7 @@ def _kernel(name: str) -> Callable[..., Tensor]:
 
         def run(parts: int) -> Tensor:
             # A gradient that nobody else holds, of the step's own backward pass.
-            over = parts > 1 and alone and table is not None and table.may_overwrite()
+            over = parts > 1 and alone and table is not None and table.may_overwrite(nodes)
             over = over and _alike(dy, y)
             dx = dy if over else dy.new_empty(0)
             own = _own(dy.device.type)
@@ -73,7 +77,7 @@ def _pool(dy: Tensor, x: Tensor, *others: Any) -> Tensor:
     alone, table = owned_input(x), current()
 
     def run(parts: int) -> Tensor:
-        over = parts > 1 and alone and table is not None and table.may_overwrite()
+        over = parts > 1 and alone and table is not None and table.may_overwrite(_POOLS)
         dx = x if over and in_one_order(x) else x.new_empty(0)
         _POOLING.redispatch(_own(x.device.type), dy, x, *others, grad_input=dx)
         return dx
@@ -110,4 +114,4 @@ def _own(device: str) -> Any:
     return torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device.upper()))
 
 
-KERNELS = {**{name: _kernel(name) for name in _NAMES}, _POOL: _pool}
+KERNELS = {**{name: _kernel(name) for name in _NODES}, _POOL: _pool}

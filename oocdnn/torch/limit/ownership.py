@@ -31,7 +31,7 @@ class Ownership:
         found = _references(gradient)
         if self._learns == threading.get_ident():
             self._seen.append(found)
-        return found == self._alone
+        return found == self._alone and _is_pytorchs(gradient)
 
     def learn(self, alone: Callable[[], object], held: Callable[[], object]) -> None:
         """Counts the references of gradients.
@@ -52,6 +52,15 @@ class Ownership:
         self._seen = []
         run()
         return self._seen
+
+
+def _is_pytorchs(gradient: Tensor) -> bool:
+    """Whether the memory is PyTorch's own, and all of it the tensor's. Who else holds memory of
+    others is not counted here."""
+    storage = gradient.untyped_storage()
+    return bool(
+        storage.resizable() and storage.nbytes() == gradient.nbytes and not gradient.is_inference()
+    )
 
 
 def _references(gradient: Tensor) -> _References:

@@ -8,6 +8,7 @@ the filter's gradient is a sum over the parts, in float32 where it is narrower.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ _NARROW = (torch.float16, torch.bfloat16)
 
 owned = Ownership()
 
+_NODES = ("ConvolutionBackward0",)  # of a first derivative
+
 
 def _convolution(x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
     def run(parts: int) -> Tensor:
@@ -39,12 +42,12 @@ def _convolution(x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Te
 def _convolution_backward(
     dy: Tensor, x: Tensor, w: Tensor, bias: Sequence[int] | None, *options: Any
 ) -> Gradients:
-    alone = owned(dy)
+    alone, progress = owned(dy), Progress()
 
     def run(parts: int) -> Gradients:
         table = current()
-        over = alone and table is not None and table.may_overwrite()
-        return backward(parts, dy, x, w, bias, *options, over=over)
+        over = alone and table is not None and table.may_overwrite(_NODES)
+        return backward(parts, dy, x, w, bias, *options, over=over, progress=progress)
 
     return _looked_up("backward", run, x, w, options)
 
@@ -80,7 +83,10 @@ def forward(parts: int, x: Tensor, w: Tensor, bias: Tensor | None, *options: Any
         return whole
     y: Tensor | None = None
     for rows in _rows(x.size(0), parts):
-        y = _written(y, x.size(0), rows, _FORWARD.redispatch(_OWN, x[rows], w, bias, *options))
+        part = _FORWARD.redispatch(_OWN, x[rows], w, bias, *options)
+        y = _whole(part, x.size(0)) if y is None else y
+        y[rows].copy_(part)
+        del part  # it is not there beside the next one
     assert y is not None
     return y
 
@@ -93,32 +99,53 @@ def backward(
     bias: Sequence[int] | None,
     *options: Any,
     over: bool = False,
+    progress: Progress | None = None,
 ) -> Gradients:
     """`aten.convolution_backward` with its arguments, in so many parts at most. `over`: nobody else
-    holds `dy`, and in parts the input's gradient takes its place where both are laid out alike."""
+    holds `dy`, and in parts the input's gradient takes its place where both are laid out alike.
+    `progress`: of an earlier call with fewer parts, which lacked memory midway: rows that it wrote
+    over are there no more."""
     if parts == 1 or x.size(0) < 2:
         gradients: Gradients = _BACKWARD.redispatch(_OWN, dy, x, w, bias, *options)
         return gradients
-    dx: Tensor | None = None
-    sums: list[Tensor | None] = [None, None]
-    for rows in _rows(x.size(0), parts):
+    done = Progress() if progress is None else progress
+    for rows in _rows(x.size(0), parts, done.begin):
         one, *others = _BACKWARD.redispatch(_OWN, dy[rows], x[rows], w, bias, *options)
+        # What allocates comes before what changes anything: it may lack memory.
+        if one is not None and done.dx is None:
+            place = dy if over and _takes_place(one, dy) else None
+            done.dx = _whole(one, x.size(0)) if place is None else place
+        if rows.start == 0:
+            done.sums = [_sum(more) for more in others]
+        else:
+            for total, more in zip(done.sums, others, strict=True):
+                if total is not None:
+                    total.add_(more)
         if one is not None:
-            if dx is None and over and _takes_place(one, dy):
-                dx = dy
-            dx = _written(dx, x.size(0), rows, one)
+            assert done.dx is not None
+            done.dx[rows].copy_(one)
+        done.begin = rows.stop
         del one
-        sums = [_added(total, more) for total, more in zip(sums, others, strict=True)]
     dw, db = (
         None if total is None else total.to(kind)
-        for total, kind in zip(sums, (w.dtype, dy.dtype), strict=True)
+        for total, kind in zip(done.sums, (w.dtype, dy.dtype), strict=True)
     )
-    return dx, dw, db
+    return done.dx, dw, db
 
 
-def _rows(batch: int, parts: int) -> Iterator[slice]:
+@dataclass
+class Progress:
+    """Of a gradient in parts: the first row that is not done, the input's gradient, and the sums of
+    the filter's and the bias's."""
+
+    begin: int = 0
+    dx: Tensor | None = None
+    sums: list[Tensor | None] = field(default_factory=lambda: [None, None])
+
+
+def _rows(batch: int, parts: int, first: int = 0) -> Iterator[slice]:
     step = -(-batch // parts)
-    return (slice(begin, min(begin + step, batch)) for begin in range(0, batch, step))
+    return (slice(begin, min(begin + step, batch)) for begin in range(first, batch, step))
 
 
 def _takes_place(part: Tensor, whole: Tensor) -> bool:
@@ -127,19 +154,13 @@ def _takes_place(part: Tensor, whole: Tensor) -> bool:
     return bool(alike and part.stride() == whole.stride())
 
 
-def _written(whole: Tensor | None, batch: int, rows: slice, part: Tensor) -> Tensor:
-    """The whole with a part's rows; the first part gives its layout."""
-    if whole is None:
-        size = (batch, *part.size()[1:])
-        dense = part.stride(0) * part.size(0) == part.numel()  # one sample after the other
-        whole = part.new_empty_strided(size, part.stride()) if dense else part.new_empty(size)
-    whole[rows].copy_(part)
-    return whole
+def _whole(part: Tensor, batch: int) -> Tensor:
+    """For the rows of all parts, laid out as the first one."""
+    size = (batch, *part.size()[1:])
+    dense = part.stride(0) * part.size(0) == part.numel()  # one sample after the other
+    return part.new_empty_strided(size, part.stride()) if dense else part.new_empty(size)
 
 
-def _added(total: Tensor | None, more: Tensor | None) -> Tensor | None:
-    if more is None:
-        return None
-    if total is None:
-        return more.float() if more.dtype in _NARROW else more
-    return total.add_(more)
+def _sum(first: Tensor | None) -> Tensor | None:
+    """That further parts are added to."""
+    return first.float() if first is not None and first.dtype in _NARROW else first

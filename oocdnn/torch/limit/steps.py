@@ -118,6 +118,7 @@ class Steps:
                 backward.begin()
             backward.runs()
             if self.table.used:
+                self.table.one_stream = self._card.one_stream
                 self.table.serves_backward()
             if isinstance(packed, Packed):
                 return backward.tensor(packed)

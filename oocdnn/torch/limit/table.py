@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TypeVar
 
 import torch
@@ -65,11 +65,15 @@ class Table:
         """Operations of the backward pass that runs on this thread are looked up here."""
         _thread.task, _thread.table = torch._C._current_graph_task_id(), self
 
-    def may_overwrite(self) -> bool:
-        """Whether an operation that runs now may overwrite a gradient that nobody else holds: it
-        belongs to a backward pass of the steps, which is not differentiated itself, and no other
-        stream reads the gradient."""
-        return self.used and self.serves() and self.one_stream and not torch.is_grad_enabled()
+    def may_overwrite(self, nodes: Container[str]) -> bool:
+        """Whether an operation that runs now may overwrite a tensor that nobody else holds: it
+        belongs to a backward pass of the steps, which is not differentiated itself, no other stream
+        reads the tensor, and one of these nodes runs it. Nodes of a second derivative run the same
+        operations, and read the tensor once more."""
+        if not (self.used and self.serves() and self.one_stream) or torch.is_grad_enabled():
+            return False
+        node = torch._C._current_autograd_node()
+        return node is not None and node.name() in nodes
 
     def run(self, signature: Signature, most: int, operation: Callable[[int], Result]) -> Result:
         """An operation in its number of parts; in more, up to `most`, where that takes more memory
