@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
@@ -16,32 +17,43 @@ from types import ModuleType
 
 
 class _Then(Loader):
-    """Loads a module, then calls a function."""
+    """Loads a module as another loader does, after and before a function."""
 
-    def __init__(self, loader: Loader, function: Callable[[], None]) -> None:
-        self._loader, self._function = loader, function
+    def __init__(self, loader: Loader, before: Callable[[], None], after: Callable[[], None]):
+        self._loader, self._before, self._after = loader, before, after
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._before()
         self._loader.exec_module(module)
-        self._function()
+        self._after()
 
 
 class _Finder:
-    """Finds torch as the others do, and has its training planned once it is imported."""
+    """Finds torch as the others do, and has its training planned once it is imported. Whoever asks
+    only whether torch is there gets the same answer, and changes nothing."""
+
+    def __init__(self) -> None:
+        self._searching = threading.local()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name != "torch":
+        if name != "torch" or getattr(self._searching, "now", False):
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            _set_allocator()
-            spec.loader = _Then(spec.loader, _plan)
+        self._searching.now = True
+        try:
+            spec = importlib.util.find_spec(name) if name not in sys.modules else None
+        finally:
+            self._searching.now = False
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Then(spec.loader, _set_allocator, _plan)
         return spec
 
 
@@ -55,9 +67,11 @@ def _set_allocator() -> None:
 
 def _plan() -> None:
     """Has the training planned from the moment at which the program initializes CUDA."""
-    torch = sys.modules["torch"]
-    if getattr(torch.version, "cuda", None) is not None:
-        torch.cuda._lazy_call(_begin)
+    torch = sys.modules.get("torch")
+    version = getattr(getattr(torch, "version", None), "cuda", None)
+    lazy_call = getattr(getattr(torch, "cuda", None), "_lazy_call", None)
+    if version is not None and lazy_call is not None:
+        lazy_call(_begin)
 
 
 def _begin() -> None:
@@ -66,16 +80,24 @@ def _begin() -> None:
 
         program.begin()
     except Exception as error:  # as in another Python than the one oocdnn is installed in
-        print(f"oocdnn: training is not planned: {error}", file=sys.stderr)
+        if sys.stderr is not None:
+            print(f"oocdnn: training is not planned: {error}", file=sys.stderr)
 
 
 def _read_own() -> None:
-    """Reads the `sitecustomize` that comes after this one."""
+    """Reads the `sitecustomize` that comes after this one, and after those of other installations
+    that are like it."""
     here = os.path.dirname(os.path.abspath(__file__))
-    paths = [path for path in sys.path if os.path.abspath(path) != here]
-    spec = PathFinder.find_spec("sitecustomize", paths)
-    if spec is None or spec.loader is None:
-        return
+    paths = sys.path
+    while True:
+        folders = [os.path.abspath(path) for path in paths]
+        paths = paths[folders.index(here) + 1 :] if here in folders else paths
+        spec = PathFinder.find_spec("sitecustomize", paths)
+        if spec is None or spec.loader is None or spec.origin is None:
+            return
+        here = os.path.dirname(os.path.abspath(spec.origin))
+        if not here.endswith(os.path.join("oocdnn", "startup")):
+            break
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)

@@ -13,16 +13,17 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.errors import InvalidProblem
 from oocdnn.network.planner import Plan
 from oocdnn.network.report import NAMES
 from oocdnn.torch.limit.aside import Hooks, step_aside
@@ -33,13 +34,23 @@ from oocdnn.torch.limit.session import memory_limit
 
 LEAST = 1 << 18  # bytes of a saved tensor that a program is planned for
 
+_begun: list[_Program] = []  # of this process
+_LIMITS = 3  # of a GPU, one after the other: threads of a single step are not planned
 _THREADS = "torch.nn.parallel."  # modules whose threads live for one forward pass
 
 
 def begin() -> None:
-    """Has this thread, and those that start later, wait for what is to be planned."""
+    """Has this thread, and those that start later, wait for what is to be planned; once."""
+    if _begun:
+        return
     program = _Program(_share())
-    _Waiting(program).begin()
+    _begun.append(program)
+    atexit.register(program.end)
+    latest = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)(True)
+    if latest is None:
+        _Waiting(program).begin()
+    else:  # which the program expects to be the latest ones when it takes them away
+        _say("this thread is not planned: CUDA begins within saved-tensor hooks of the program")
     program.follow_threads()
 
 
@@ -50,7 +61,7 @@ def _share() -> int:
 
 def _report_path() -> Path | None:
     """The page's file, with the process's rank where several train."""
-    path = os.environ.get("OOCDNN_REPORT")
+    path = os.environ.pop("OOCDNN_REPORT", None)  # children do not write the same file
     if not path:
         return None
     rank = os.environ.get("RANK")
@@ -102,7 +113,7 @@ class _Limit(memory_limit):
 @contextmanager
 def _progress(text: str) -> Iterator[None]:
     """A line on a terminal for as long as something takes."""
-    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+    if not _is_terminal():
         yield
         return
     _write(f"oocdnn: {text} ...")
@@ -110,6 +121,12 @@ def _progress(text: str) -> Iterator[None]:
         yield
     finally:
         _write("\r\033[K")
+
+
+def _is_terminal() -> bool:
+    with suppress(AttributeError, OSError, ValueError):
+        return bool(sys.stderr.isatty())
+    return False
 
 
 def _gib(nbytes: int) -> str:
@@ -129,6 +146,8 @@ class _Program:
         self._taken: set[torch.device] = set()  # devices with a limit
         self._child = False  # whether this process was forked from one that had begun
         self._report = _report_path()
+        self._first: memory_limit | None = None
+        self._made: Counter[torch.device] = Counter()
 
     def follow_threads(self) -> None:
         """Has threads wait that start later."""
@@ -137,13 +156,27 @@ class _Program:
         def started(thread: threading.Thread) -> None:
             target = getattr(thread, "_target", None)
             if not str(getattr(target, "__module__", "")).startswith(_THREADS):
-                thread.run = partial(self._run, thread, thread.run)  # type: ignore[method-assign]
-            start(thread)
+                self._wrap(thread)
+            try:
+                start(thread)
+            except BaseException:
+                vars(thread).pop("run", None)
+                raise
 
         threading.Thread.start = started  # type: ignore[assignment, method-assign]
         os.register_at_fork(after_in_child=self._fork)
 
-    def _run(self, thread: threading.Thread, run: Any) -> None:
+    def _wrap(self, thread: threading.Thread) -> None:
+        """Has a thread wait while it runs; as a method, which tools expect `run` to be."""
+        run = thread.run
+
+        def waits(thread: threading.Thread) -> None:
+            self._run(thread, run)
+
+        with suppress(AttributeError):  # of a class that does not let it be set
+            thread.run = MethodType(waits, thread)  # type: ignore[method-assign]
+
+    def _run(self, thread: threading.Thread, run: Callable[[], None]) -> None:
         waiting = _Waiting(self)
         waiting.begin()
         try:
@@ -161,31 +194,33 @@ class _Program:
         """A limit of this thread, entered; None where training on the device is not planned, or is
         another thread's."""
         with self._lock:
-            if self._child or device in self._taken:
+            if self._child or device in self._taken or self._made[device] >= _LIMITS:
                 return None
             self._taken.add(device)
+            self._made[device] += 1
         try:
             made = _Limit(self._limit, device, card=_card(device))
             made.__enter__()
-        except (DeviceError, OutOfMemory, Unsupported) as error:
+        except Exception as error:  # the program goes on without
             _say(f"training is not planned: {error}")
             return None
         told = getattr(ctypes.CDLL(None), "oocdnn_spill_planned", None)
         if told is not None:  # the library that keeps to the limit otherwise
             told()
-        if self._report is not None:
-            atexit.register(self._write, made, self._report)
-            self._report = None  # there is one page
+        if self._first is None:
+            self._first = made
         return made
 
-    def _write(self, limit: memory_limit, path: Path) -> None:
-        """At the end of the program."""
-        if self._child:
+    def end(self) -> None:
+        """Writes the report at the end of the program."""
+        if self._child or self._report is None:
             return
         try:
-            limit.report(path)
-        except (InvalidProblem, OSError) as error:
-            _say(f"no report is written to {path}: {error}")
+            if self._first is None:
+                raise InvalidProblem("nothing was planned")
+            self._first.report(self._report)
+        except Exception as error:  # of CUDA too, which may have failed
+            _say(f"no report is written to {self._report}: {error}")
 
     def leave(self, limit: memory_limit, device: torch.device) -> None:
         """A thread ends."""
@@ -199,7 +234,7 @@ def _is_large(tensor: Tensor) -> bool:
     one."""
     if not tensor.is_cuda or (tensor.is_leaf and tensor.requires_grad):
         return False
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor._is_zerotensor():
         return False
     return bool(tensor.untyped_storage().nbytes() >= LEAST)
 
@@ -216,6 +251,7 @@ class _Waiting:
     def __init__(self, program: _Program) -> None:
         self._program = program
         self._hooks = Hooks(self._pack, self._unpack)
+        self._thread = threading.get_ident()
         self._limit: memory_limit | None = None
         self._waits = False
 
@@ -231,7 +267,9 @@ class _Waiting:
             self._hooks.pop()
 
     def _pack(self, tensor: Tensor) -> Source:
-        if self._waits and type(tensor) is Tensor and _is_large(tensor):
+        # Threads of autograd's have the hooks too.
+        here = self._waits and threading.get_ident() == self._thread
+        if here and type(tensor) is Tensor and _is_large(tensor):
             self._waits = False
             self._hooks.pop()
             self._limit = self._program.limit_for(tensor.device)

@@ -27,7 +27,7 @@ LIMIT = 2 << 30  # the plain program needs 3 GiB
 def run(method: str, *command: str) -> tuple[dict[str, Any], str]:
     done = subprocess.run(
         [*command, sys.executable, str(PROGRAM), method],
-        capture_output=True, text=True, check=False, timeout=110,
+        capture_output=True, text=True, check=False, timeout=110, cwd="/",
         env={k: v for k, v in os.environ.items() if not k.startswith("PYTORCH_")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

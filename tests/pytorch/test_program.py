@@ -125,6 +125,7 @@ def test_odd_programs_have_the_bits_of_plain_pytorch() -> None:
     done = run(
         "from pytorch.test_limit_programs import PROGRAMS\n"
         "from oocdnn.torch.limit import aside\n"
+        "program._LIMITS = 1000\n"
         "expected, found = {}, {}\n"
         "def plain(name):\n"
         "    torch.manual_seed(0)\n"
@@ -169,7 +170,10 @@ def test_sparse_tensors_are_left_alone() -> None:
     assert storage_bytes(torch.eye(3)) == 36
 
     class OnGpu:
-        is_cuda, is_leaf = True, False
+        is_cuda, is_leaf, is_nested = True, False, False
+
+        def _is_zerotensor(self) -> bool:
+            return False
 
         def __init__(self, tensor: torch.Tensor) -> None:
             self.layout, self.untyped_storage = tensor.layout, tensor.untyped_storage
@@ -238,6 +242,88 @@ def test_threads_of_a_class_of_their_own_run_as_they_are() -> None:
         "print('run' in vars(thread))\n"
     )
     assert (done.returncode, done.stdout) == (0, "own True\nFalse\n"), done.stderr
+
+
+def test_tools_that_wrap_threads_find_methods() -> None:
+    """As tools that follow errors do: they call the function of `run` with the thread."""
+    done = run(
+        "start = threading.Thread.start\n"
+        "def followed(thread):\n"
+        "    own = getattr(thread.run, '__func__', thread.run)\n"
+        "    thread.run = lambda: own(thread)\n"
+        "    start(thread)\n"
+        "def waits(thread):\n"
+        "    program._begun[0]._wrap(thread)\n"
+        "    followed(thread)\n"
+        "threading.Thread.start = waits\n"
+        "thread = threading.Thread(target=print, args=('ran',))\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "class Property(threading.Thread):\n"
+        "    run = property(lambda self: lambda: print('property'))\n"
+        "thread = Property()\n"
+        "program._begun[0]._wrap(thread)\n"
+        "thread.run()\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "ran\nproperty\n"), done.stderr
+
+
+def test_hooks_of_the_program_stay_the_latest_ones() -> None:
+    done = run(
+        "program._begun.clear()\n"
+        "seen = []\n"
+        "from oocdnn.torch.limit import aside\n"
+        "aside.step_aside()\n"
+        "hooks = torch.autograd.graph.saved_tensors_hooks\n"
+        "with hooks(lambda t: seen.append(1) or t, lambda t: t):\n"
+        "    program.begin()\n"
+        "    program.begin()\n"
+        "    (torch.ones(3, requires_grad=True) ** 2).sum().backward()\n"
+        "print(len(seen), torch._C._autograd._top_saved_tensors_default_hooks(True))\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "1 None\n"), done.stderr
+    assert "CUDA begins within saved-tensor hooks of the program" in done.stderr
+
+
+def test_threads_of_single_steps_are_planned_a_few_times_only() -> None:
+    done = run(
+        "net, _, optimizer, _ = pair()\n"
+        "for _ in range(6):\n"
+        "    thread = threading.Thread(target=step, args=(net, optimizer))\n"
+        "    thread.start()\n"
+        "    thread.join()\n"
+        "print(len(cards))\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+@pytest.mark.parametrize("what", ["saved", "transformed"])
+def test_threads_of_autograds_own_are_left_alone(what: str) -> None:
+    """A pass that is nested deeply goes on in another thread, which has the hooks too."""
+    done = run(
+        f"what = {what!r}\n"
+        "class Deep(torch.autograd.Function):\n"
+        "    @staticmethod\n"
+        "    def forward(ctx, x, depth):\n"
+        "        ctx.depth = depth\n"
+        "        return x.clone()\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, g):\n"
+        "        if ctx.depth:\n"
+        "            with torch.enable_grad():\n"
+        "                x = torch.ones(2, requires_grad=True)\n"
+        "                Deep.apply(x, ctx.depth - 1).sum().backward()\n"
+        "        elif what == 'saved':\n"
+        "            with torch.enable_grad():\n"
+        "                x = torch.ones(9000, requires_grad=True)\n"
+        "                (x * 1).square().sum().backward()\n"
+        "        else:\n"
+        "            torch.func.grad(lambda x: (x ** 3).sum())(torch.ones(600))\n"
+        "        return g, None\n"
+        "Deep.apply(torch.ones(2, requires_grad=True), 100).sum().backward()\n"
+        "print('done', torch.func.grad(lambda x: (x ** 3).sum())(torch.ones(3)).sum().item())\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "done 9.0\n"), done.stderr
 
 
 def test_a_forked_child_is_not_planned() -> None:

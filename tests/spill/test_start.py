@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from oocdnn.cli import limit
 
 OOCDNN = [sys.executable, "-m", "oocdnn", "run", "--limit", "64MiB"]
 TORCH = """
@@ -38,7 +41,7 @@ def run(
     return subprocess.run(
         [*OOCDNN, *options, "--", sys.executable, *python, "-c", script],
         capture_output=True, text=True, check=False, timeout=60,
-        env=os.environ | {"PYTHONPATH": paths} | variables,
+        env=os.environ | {"PYTHONPATH": paths} | variables, cwd="/",  # without the sources in reach
     )  # fmt: skip
 
 
@@ -149,3 +152,50 @@ def test_modules_of_torch_load_as_they_do(folder: Path) -> None:
     )
     done = run(folder, script)
     assert done.stdout == f"{IN_PLACE}part SourceFileLoader\n{IN_PLACE}0\n", done.stderr
+
+
+def test_a_look_for_torch_changes_nothing(folder: Path) -> None:
+    script = (
+        "import importlib.util, os\n"
+        "spec = importlib.util.find_spec('torch')\n"
+        "print(spec.name, os.environ.get('PYTORCH_CUDA_ALLOC_CONF'))\n"
+        "print(spec.loader.get_filename('torch') == spec.origin)\n"
+    )
+    done = run(folder, script + QUEUED)
+    assert done.stdout == f"torch None\nTrue\n{IN_PLACE}1\n", done.stderr
+
+
+def test_an_import_that_fails_may_be_tried_again(folder: Path) -> None:
+    fails = "import os\nif os.environ.pop('FAILS', None):\n    raise ImportError('once')\n"
+    (folder / "torch" / "__init__.py").write_text(fails + TORCH.format(cuda="13.0"))
+    script = "try:\n    import torch\nexcept ImportError as error:\n    print(error)\n"
+    done = run(folder, script + QUEUED, FAILS="1")
+    assert done.stdout == f"once\n{IN_PLACE}1\n", done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "version = 3\n", "class version:\n    cuda = '13'\n"])
+def test_what_is_not_pytorch_is_left_alone(folder: Path, text: str) -> None:
+    (folder / "torch" / "__init__.py").write_text(text)
+    done = run(folder, "import torch; print('done')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_startup_folders_of_two_installations_do_not_read_each_other(folder: Path) -> None:
+    ours = limit.start_path()
+    other = folder / "other" / "oocdnn" / "startup"
+    shutil.copytree(ours, other)
+    (folder / "sitecustomize.py").write_text(f"{PLANNED}print('own')\n")
+    before = os.environ.get("PYTHONPATH")
+    paths = [str(other), str(ours), str(folder), *([before] if before else [])]
+    done = subprocess.run(
+        [sys.executable, "-c", QUEUED],
+        capture_output=True, text=True, check=False, timeout=60, cwd="/",
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OOCDNN_PLAN": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"own\n{IN_PLACE}1\n", "")
+
+
+def test_a_run_within_a_run_is_not_planned_where_it_says_so(folder: Path) -> None:
+    command = [*OOCDNN, "--no-plan", "--", sys.executable, "-c", QUEUED]
+    within = f"import os; os.execv({sys.executable!r}, {command!r})"
+    assert run(folder, within, "--report", "page.html").stdout.endswith("\n0\n")
