@@ -82,8 +82,9 @@ def trace(plan: Plan) -> dict[str, Any]:
         event = _event(1 if out else 2, saved.name, begin, end)
         events.append(event | {"args": {"bytes": saved.nbytes}})
     for begin, nbytes in zip(plan.simulation.begins, plan.schedule.bytes_at, strict=True):
-        args = {"bytes": nbytes, "limit": plan.limit}
-        events.append({"ph": "C", "pid": 0, "ts": 1e6 * begin, "name": "memory", "args": args})
+        for name, value in (("memory", nbytes), ("limit", plan.limit)):  # two: one would stack them
+            counter = {"ph": "C", "pid": 0, "ts": 1e6 * begin, "name": name}
+            events.append(counter | {"args": {"bytes": value}})
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 

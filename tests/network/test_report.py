@@ -90,8 +90,9 @@ def test_the_trace_has_each_operation_and_copy_once(made: Plan) -> None:
         )
         for one in copies:
             assert one["dur"] >= 1e6 * one["args"]["bytes"] / 50e9
-    counters = [one["args"] for one in events if one["ph"] == "C"]
-    assert [one["bytes"] for one in counters] == made.schedule.bytes_at
+    counters = [one["args"]["bytes"] for one in events if one["name"] == "memory"]
+    assert counters == made.schedule.bytes_at
+    assert {one["args"]["bytes"] for one in events if one["name"] == "limit"} == {made.limit}
 
 
 def test_copies_that_wait_for_each_other_take_their_own_time() -> None:
