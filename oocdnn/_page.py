@@ -1,5 +1,5 @@
-"""What pages of HTML are made of: they need no network, no script and no font, and are well-formed
-XML.
+"""Building blocks of HTML pages: style sheet, SVG elements, number formats and the document itself.
+Pages need no network, no script and no font, and are well-formed XML.
 
 Drawings are inline SVG. Horizontal places are percentages, vertical ones pixels, so that a drawing
 takes any width and its letters stay as large as they are. Names stand in the margins, which the
@@ -91,7 +91,7 @@ def text(words: object) -> str:
 
 
 def unit_prefix(exponent: int) -> tuple[int, str]:
-    """How many zeros a power of ten keeps beside its prefix: 10 k has one."""
+    """Splits a power of ten into remaining zeros and an SI prefix: 4 gives (1, "k")."""
     step = min(max(exponent // 3, min(PREFIXES)), max(PREFIXES))
     return exponent - 3 * step, PREFIXES[step]
 
@@ -109,13 +109,40 @@ def drawing(label: str, height: int, kind: str, parts: Iterable[str]) -> str:
 
 
 def line(kind: str, start: tuple[float, float], stop: tuple[float, float]) -> str:
-    """Of two places, each with x in per cent and y in pixels."""
+    """An SVG line between two points; x is in percent, y in pixels."""
     (x1, y1), (x2, y2) = start, stop
     return f'<line class="{kind}" x1="{x1:.2f}%" y1="{y1:.1f}" x2="{x2:.2f}%" y2="{y2:.1f}"/>'
 
 
 def word(words: str, x: float, y: float, more: str = "") -> str:
     return f'<text x="{x:.2f}%" y="{y:.1f}"{more}>{text(words)}</text>'
+
+
+def time_axis(seconds: float, height: float, ticks: int = 5) -> list[str]:
+    """Grid lines over the width of a drawing, with times from 0 to `seconds` below them."""
+    parts = []
+    for number in range(ticks):
+        x = 100.0 * number / (ticks - 1)
+        parts.append(line("grid", (x, 0), (x, height)))
+        label = si(seconds * number / (ticks - 1), "s") if number else "0"
+        parts.append(word(label, x, height + 16, ' class="middle"'))
+    return parts
+
+
+def swatch(kind: str) -> str:
+    """A sample of a colour or of a line of the roofline, by its class."""
+    shape = (
+        f'<line class="{kind}" x1="0" y1="6" x2="18" y2="6"/>'
+        if kind in ("slope", "level", "floor")
+        else f'<rect class="{kind}" width="18" height="12"/>'
+    )
+    return f'<svg width="18" height="12" aria-hidden="true">{shape}</svg>'
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> str:
+    """A list of samples and their names, from pairs of class and name."""
+    items = (f"<li>{swatch(kind)}{text(name)}</li>" for kind, name in entries)
+    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def style() -> str:

@@ -7,7 +7,7 @@ It is well-formed XML as well, by which the tests read it. The drawings are thos
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from oocdnn._page import document, si, style, text
+from oocdnn._page import document, legend, si, style, swatch, text
 from oocdnn.bench.report import curves, figures
 from oocdnn.bench.report import timeline as timelines
 from oocdnn.bench.report.curves import Kind
@@ -112,21 +112,9 @@ def _overview(rows: Sequence[Row]) -> str:
     return f"<p>Results: {text(', '.join(f'{counts[word]} {word}' for word in counts))}.</p>"
 
 
-def _swatch(kind: str) -> str:
-    """A piece of the legend: a line of the roof, or a colour."""
-    shape = (
-        f'<line class="{kind}" x1="0" y1="6" x2="18" y2="6"/>'
-        if kind in ("slope", "level", "floor")
-        else f'<rect class="{kind}" width="18" height="12"/>'
-    )
-    return f'<svg width="18" height="12" aria-hidden="true">{shape}</svg>'
-
-
 def _legend(who: Sequence[str], rows: Sequence[Row], **lines: str) -> str:
     """The peers that are drawn, and what lines mean, by their class."""
-    entries = [(shade(name, rows), name) for name in dict.fromkeys(who)]
-    items = (f"<li>{_swatch(kind)}{text(name)}</li>" for kind, name in [*entries, *lines.items()])
-    return f'<ul class="legend">{"".join(items)}</ul>'
+    return legend([*((shade(name, rows), name) for name in dict.fromkeys(who)), *lines.items()])
 
 
 def _heading(group: Sequence[Row]) -> str:
@@ -141,14 +129,14 @@ def _heading(group: Sequence[Row]) -> str:
 
 def _bars(found: Sequence[Sequence[Row]], rows: Sequence[Row]) -> str:
     drawn = "\n".join(_group(group, rows) for group in found)
-    legend = _legend([row["who"] for row in rows], rows, floor="the floor")
+    told = _legend([row["who"] for row in rows], rows, floor="the floor")
     return f"""<h2>Time over the floor</h2>
 <figure>
 <figcaption>How many times as long as the floor a call takes, where the floor is the least that any
 plan needs by the model of this machine; shorter is better. Less than 1 says that the model is
 wrong, as where its rates were measured while other programs ran. The thin line on a bar is the 95 %
 interval of the median, » marks a bar that was cut at {LONGEST:g}.</figcaption>
-{legend}
+{told}
 {figures.axis(figures.longest(rows))}
 {drawn}
 </figure>"""
@@ -174,7 +162,7 @@ def _summary(rows: Sequence[Row]) -> str:
         values = "".join(f"<td>{text(show(one))}</td>" for _, show in SUMMARY)
         places = " · ".join((one.set, one.device, one.dtype, one.placement))
         lines.append(
-            f'<tr><th class="words">{_swatch(shade(one.who, rows))} {text(one.name)}</th>'
+            f'<tr><th class="words">{swatch(shade(one.who, rows))} {text(one.name)}</th>'
             f'<td class="words">{text(places)}</td>{values}</tr>'
         )
     return f"""<h2>In short</h2>
@@ -289,6 +277,6 @@ def _line(row: Row, name: str, rows: Sequence[Row], in_core: float | None) -> st
         else origin
     )
     return (
-        f'<tr><th class="words">{_swatch(shade(row["who"], rows))} {text(name)}</th>{values}'
+        f'<tr><th class="words">{swatch(shade(row["who"], rows))} {text(name)}</th>{values}'
         f'<td class="words">{text(row["check"])}</td><td class="words">{repeat}</td></tr>'
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 import oocdnn
-from oocdnn._page import drawing, line, si, text, word
+from oocdnn._page import drawing, si, text, time_axis, word
 from oocdnn.bench.results import Row, verdict
 from oocdnn.bench.task import Convolution
 from oocdnn.cli.timeline import Spans, tracks
@@ -59,12 +59,7 @@ def end(timeline: Timeline) -> float:
 
 def draw(timeline: Timeline) -> str:
     whole = end(timeline)
-    parts = []
-    for i in range(5):
-        x = 25.0 * i
-        parts.append(line("grid", (x, 0), (x, ROW * len(TRACKS))))
-        label = si(whole * i / 4, "s") if i else "0"
-        parts.append(word(label, x, ROW * len(TRACKS) + 16, ' class="middle"'))
+    parts = time_axis(whole, ROW * len(TRACKS))
     for row, track in enumerate(TRACKS):
         top = ROW * row + (ROW - BAR) / 2
         parts.append(word(track, 0, top + 0.75 * BAR, ' class="name" dx="-8"'))

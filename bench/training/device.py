@@ -127,11 +127,11 @@ class Gpu:
             self._registrations += 1
             return slab(swapper, nbytes)
 
-        setattr(NativeSwapper, "slab", counting)  # noqa: B010
+        NativeSwapper.slab = counting  # type: ignore[assignment, method-assign]
         try:
             yield
         finally:
-            setattr(NativeSwapper, "slab", slab)  # noqa: B010
+            NativeSwapper.slab = slab  # type: ignore[method-assign]
 
 
 class _Capped(Counter):

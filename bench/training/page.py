@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from oocdnn._page import PALETTE, document, drawing, line, si, style, text, word
+from oocdnn._page import PALETTE, document, drawing, legend, line, si, style, text, word
 
 Row = dict[str, Any]
 
@@ -66,18 +66,14 @@ def _case(case: str, rows: Sequence[Row], ways: Sequence[str]) -> str:
                 f'<circle class="{shade} point" cx="{x:.2f}%" cy="{y:.1f}" r="5">'
                 f"<title>{text(tip)}</title></circle>"
             )
-    items = "".join(
-        f'<li><svg width="18" height="12" aria-hidden="true"><rect class="{_shade(way, ways)}" '
-        f'width="18" height="12"/></svg>{text(way)}</li>'
-        for way in dict.fromkeys(row["way"] for row in rows)
-    )
+    drawn = [(_shade(way, ways), way) for way in dict.fromkeys(row["way"] for row in rows)]
     row = rows[0]
     about = f"{row['images']} images, {row['arithmetic']}"
     about += ", channels last" if row.get("channels_last") else ""
     return f"""<h2>{text(case)}</h2>
 <figure>
 <figcaption>Seconds of a step by the bytes that the driver counts: {text(about)}.</figcaption>
-<ul class="legend">{items}</ul>
+{legend(drawn)}
 {drawing(f"{case}: time by memory", _HEIGHT + 20, "over", parts)}
 </figure>"""
 

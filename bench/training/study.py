@@ -82,7 +82,7 @@ QUICK_PEERS = ("save-on-cpu", "checkpoint", "accumulate")
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be measured.
+    """Options of a measurement.
 
     Args:
         images: In a batch; None: the case's.

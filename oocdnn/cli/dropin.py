@@ -158,10 +158,10 @@ def _limited(
 
 def _planned(environment: dict[str, str], program: Sequence[str]) -> bool:
     """Has PyTorch's training planned, if Python reads that at its start."""
-    deaf = limit.deaf_option(program)
-    if deaf is not None:
+    option = limit.skipping_option(program)
+    if option is not None:
         click.echo(
-            f"oocdnn: training is not planned: with {deaf} Python reads no PYTHONPATH or "
+            f"oocdnn: training is not planned: with {option} Python reads no PYTHONPATH or "
             "sitecustomize; leave it out",
             err=True,
         )

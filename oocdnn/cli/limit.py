@@ -69,8 +69,8 @@ def start_path() -> Path:
     return Path(oocdnn.__file__).parent / "startup"
 
 
-def deaf_option(program: Sequence[str]) -> str | None:
-    """The option with which a Python program reads no folder of ours at its start."""
+def skipping_option(program: Sequence[str]) -> str | None:
+    """The interpreter option that makes a Python program skip PYTHONPATH or sitecustomize."""
     if not re.fullmatch(r"python(\d+(\.\d+)?)?", Path(program[0]).name):
         return None
     words = iter(program[1:])

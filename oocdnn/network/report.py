@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oocdnn._page import document, drawing, line, si, style, text, word
+from oocdnn._page import document, drawing, legend, line, si, style, text, time_axis, word
+from oocdnn.network.explain import Explanation
 from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan
 from oocdnn.network.timeline import kept_bytes
@@ -39,7 +40,7 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of the steps of a plan.
+    """Measurements of the steps of a plan.
 
     Args:
         seconds: Of each step, from the end of the step before on.
@@ -62,9 +63,9 @@ def page(plan: Plan, measured: Measured) -> str:
     predicted beside what was measured.
     """
     title = text(f"oocdnn: {plan.timeline.label or 'a step'} within {_bytes(plan.limit)}")
-    content = "\n".join(
-        (_compared(plan, measured), _memory(plan), _lanes(plan), _tensors(plan), _table(plan))
-    )
+    told = plan.explain()
+    compared, table = _compared(plan, told, measured), _table(told)
+    content = "\n".join((compared, _memory(plan), _lanes(plan), _tensors(plan), table))
     return document(title, style() + _STYLE, f"<header>\n<h1>{title}</h1>\n</header>", content)
 
 
@@ -109,8 +110,8 @@ def _operations(plan: Plan) -> list[tuple[float, float, str, str]]:
     ]
 
 
-def _compared(plan: Plan, measured: Measured) -> str:
-    made, reserved = plan.explain(), plan.reserved
+def _compared(plan: Plan, made: Explanation, measured: Measured) -> str:
+    reserved = plan.reserved
     predicted = None if reserved is None else reserved + measured.others
     took, counted = measured.median, measured.driver_bytes or None
     rows = (
@@ -142,30 +143,19 @@ def _or_dash(shown: str | float | None) -> str:
     return str(shown) if shown else "–"
 
 
-def _grid(plan: Plan, height: float) -> list[str]:
-    """Times below a drawing."""
-    parts = []
-    for number in range(_TICKS):
-        x = 100.0 * number / (_TICKS - 1)
-        parts.append(line("grid", (x, 0), (x, height)))
-        label = si(plan.seconds * x / 100, "s") if number else "0"
-        parts.append(word(label, x, height + 16, ' class="middle"'))
-    return parts
-
-
 def _memory(plan: Plan) -> str:
     kept, used = kept_bytes(plan.timeline), plan.schedule.bytes_at
     top = max([plan.limit, *used, min(max(kept, default=0), 2 * plan.limit), 1])
     height = _HEIGHT
-    parts = _grid(plan, height)
+    parts = time_axis(plan.seconds, height)
     for number in range(_TICKS):
         y = height * (1 - number / (_TICKS - 1))
         parts.append(line("grid", (0, y), (100, y)))
         label = _bytes(top * number / (_TICKS - 1))
         parts.append(word(label, 0, y + 4, ' class="name" dx="-6"'))
     # A drawing of its own, whose coordinates are scaled to the width.
-    steps = [(begin, n) for begin, n in zip(plan.simulation.begins, used, strict=True)]
-    whole = [(begin, n) for begin, n in zip(plan.simulation.begins, kept, strict=True)]
+    steps = list(zip(plan.simulation.begins, used, strict=True))
+    whole = list(zip(plan.simulation.begins, kept, strict=True))
     parts.append(
         f'<svg width="100%" height="{height}" viewBox="0 0 1000 {height}" '
         'preserveAspectRatio="none">'
@@ -206,19 +196,19 @@ def _lanes(plan: Plan) -> str:
         "from the host": [one[:4] for one in copies if not one[4]],
     }
     height = _LANE * len(lanes)
-    parts = _grid(plan, height)
+    parts = time_axis(plan.seconds, height)
     for row, (name, spans) in enumerate(lanes.items()):
         top = _LANE * row + (_LANE - _BAR) / 2
         parts.append(word(name, 0, top + 0.75 * _BAR, ' class="name" dx="-8"'))
         for begin, end, told, shade in _merged(spans, plan.seconds):
             tip = f"{told}: {si(end - begin, 's')} from {si(begin, 's') if begin else '0 s'} on"
             parts.append(_span(plan, begin, end, top, _BAR, shade, tip))
-    legend = _legend((("c4", "forward"), ("c5", "backward"), ("c0", "copies")))
+    shades = legend((("c4", "forward"), ("c5", "backward"), ("c0", "copies")))
     return f"""<h2>Operations and copies</h2>
 <figure>
 <figcaption>When they run. Between operations the device computes tensors again, or
 waits.</figcaption>
-{legend}
+{shades}
 {drawing("operations and copies over the step", height + 20, "lanes", parts)}
 </figure>"""
 
@@ -256,7 +246,7 @@ def _tensors(plan: Plan) -> str:
     sizes = sorted(range(len(timeline.saved)), key=lambda i: -timeline.saved[i].nbytes)
     drawn = sorted(sizes[:_MOST])
     height = _PITCH * len(drawn)
-    parts = _grid(plan, height)
+    parts = time_axis(plan.seconds, height)
     for row, index in enumerate(drawn):
         one, choice = timeline.saved[index], plan.choice(index)
         shade, movement = _SHADES[choice.policy], plan.schedule.movements.get(index)
@@ -271,30 +261,21 @@ def _tensors(plan: Plan) -> str:
                 parts.append(_span(plan, start, stop, _PITCH * row, _THIN, shade + kind, tip))
     left = len(timeline.saved) - len(drawn)
     more = f" The {left} smallest are left out." if left else ""
-    legend = _legend([(_SHADES[policy], NAMES[policy]) for policy in Policy])
+    shades = legend((_SHADES[policy], NAMES[policy]) for policy in Policy)
     return f"""<h2>Saved tensors</h2>
 <figure>
 <figcaption>From the operation that makes each to the last one that reads it, pale where its bytes
 are not on the device.{more}</figcaption>
-{legend}
+{shades}
 {drawing("where each saved tensor is", height + 20, "tensors", parts)}
 </figure>"""
 
 
-def _legend(entries: Iterable[tuple[str, str]]) -> str:
-    items = (
-        f'<li><svg width="18" height="12" aria-hidden="true"><rect class="{shade}" width="18" '
-        f'height="12"/></svg>{name}</li>'
-        for shade, name in entries
-    )
-    return f'<ul class="legend">{"".join(items)}</ul>'
-
-
-def _table(plan: Plan) -> str:
+def _table(made: Explanation) -> str:
     lines = "".join(
         f'<tr><th class="words">{text(row.name)}</th><td>{_bytes(row.nbytes)}</td>'
         f'<td class="words">{NAMES[row.policy]}</td><td class="words">{text(row.why)}</td></tr>'
-        for row in plan.explain().rows
+        for row in made.rows
     )
     return f"""<h2>Tensor by tensor</h2>
 <div class="wide"><table>

@@ -17,7 +17,7 @@ from types import ModuleType
 
 
 class _Then(Loader):
-    """Loads a module as another loader does, after and before a function."""
+    """Delegates to a loader, and calls one function before the module is executed and one after."""
 
     def __init__(self, loader: Loader, before: Callable[[], None], after: Callable[[], None]):
         self._loader, self._before, self._after = loader, before, after

@@ -49,12 +49,12 @@ class Watched:
     def __init__(
         self, table: Table, unpack: Callable[[Tensor], Tensor] = lambda t: t, place: str = "dy"
     ) -> None:
-        self._table, self._given, self._place = table, unpack, place
+        self.table, self._given, self._place = table, unpack, place
         self.over: list[bool] = []
 
     def __enter__(self) -> Watched:
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(self._table, "run", self._run)
+        self._patch.setattr(self.table, "run", self._run)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, self._unpack)
         self._hooks.__enter__()
         return self
@@ -64,7 +64,7 @@ class Watched:
         self._patch.undo()
 
     def _unpack(self, tensor: Tensor) -> Tensor:
-        self._table.serves_backward()
+        self.table.serves_backward()
         return self._given(tensor)
 
     def _run(self, signature: Any, most: int, operation: Callable[[int], Any]) -> Any:
@@ -75,6 +75,18 @@ class Watched:
             address = cells[self._place].cell_contents.data_ptr()
             self.over.append(dx is not None and dx.data_ptr() == address)
         return result
+
+
+def compared(watched: Watched, gradient: Callable[[], Tensor]) -> list[bool]:
+    """Asserts that a gradient has the bits and strides of plain PyTorch; which were overwritten."""
+    watched.table.use(False)
+    expected = gradient()
+    watched.table.use(True)
+    with watched:
+        found = gradient()
+    assert found.stride() == expected.stride()
+    assert torch.equal(found, expected)
+    return watched.over
 
 
 ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
@@ -111,14 +123,7 @@ def test_elementwise_gradients_have_the_bits_of_plain_pytorch(
         (dx,) = torch.autograd.grad((ELEMENTWISE[name](x) * scale).sum(), x)
         return dx
 
-    table.use(False)
-    expected = gradient()
-    table.use(True)
-    with Watched(table) as watched:
-        found = gradient()
-    assert watched.over == [True]
-    assert found.stride() == expected.stride()
-    assert torch.equal(found, expected)
+    assert compared(Watched(table), gradient) == [True]
 
 
 def test_every_operation_is_tested() -> None:
@@ -296,14 +301,7 @@ def test_a_gradient_laid_out_otherwise_is_left_alone(
         (dx,) = torch.autograd.grad((operation(x) * scale).sum(), x)
         return dx
 
-    table.use(False)
-    expected = gradient()
-    table.use(True)
-    with Watched(table) as watched:
-        found = gradient()
-    assert watched.over == [False]
-    assert found.stride() == expected.stride()
-    assert torch.equal(found, expected)
+    assert compared(Watched(table), gradient) == [False]
 
 
 class Expanding(torch.autograd.Function):
@@ -356,14 +354,7 @@ def test_gradients_of_pools_take_the_place_of_an_input_without_values(
         (dx,) = torch.autograd.grad(y, x, torch.randn_like(y))
         return dx
 
-    table.use(False)
-    expected = gradient()
-    table.use(True)
-    with Watched(table, form_only, "x") as watched:
-        found = gradient()
-    assert watched.over[0]
-    assert found.stride() == expected.stride()
-    assert torch.equal(found, expected)
+    assert compared(Watched(table, form_only, "x"), gradient)[0]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ class Backward:
         return packed.without_values() if bare else packed.tensor(storage)
 
     def _reads_no_values(self, packed: Packed, node: Node | None) -> bool:
-        """Whether the node writes its result in place of the tensor, of which it reads no value."""
+        """True if the node writes its result over the tensor and reads none of its values."""
         dtype, size, stride, _ = packed.like
         signature = in_place.pool_signature(packed.place, dtype, size, stride)
         return signature in self._table.parts and reads_form_only(node, packed)

@@ -178,7 +178,7 @@ def label_of(tensor: Tensor) -> str:
 
 
 def storage_bytes(tensor: Tensor) -> int:
-    """Of a tensor's storage; -1 for a tensor that has none, as a sparse one."""
+    """Size of a tensor's storage in bytes; -1 if it has no storage, for example a sparse one."""
     return tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else -1
 
 

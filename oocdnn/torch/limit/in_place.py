@@ -93,7 +93,7 @@ def _pool(dy: Tensor, x: Tensor, *others: Any) -> Tensor:
 def pool_signature(
     place: int, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]
 ) -> Signature:
-    """Of the gradient of max pooling, by its input."""
+    """Signature of the gradient of max pooling; the arguments describe the pool's input."""
     return _POOL, place, dtype, tuple(size), tuple(stride)
 
 
