@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -107,17 +109,42 @@ Result<bool> HasTable(Database* database) {
   }
 }
 
+// The settings and the table of a file that may be new.
+Status Prepare(Database* database) {
+  OOC_TRY(Own(database));
+  // Where the switch cannot be made now, another process makes it.
+  Status switched = database->Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+  if (IsDamaged(switched)) return switched;
+  OOC_TRY(database->Execute("BEGIN IMMEDIATE"));
+  OOC_ASSIGN(const bool there, HasTable(database));
+  return there ? Status() : database->Execute(kMakeTable);
+}
+
+// Makes the file elsewhere and then gives it its name. SQLite waits for the disk while it makes a
+// database, and locks it for as long; another process would wait for both. Without effect where the
+// file is there by then, or where its folder is not writable: opening it says why.
+void MakeFile(const std::string& file) {
+  std::string folder = file + ".XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return;
+  const std::string made = folder + "/plans";
+  const auto make = [&]() -> Status {
+    OOC_ASSIGN(Database database, Database::Open(made, Database::Access::kWrite, kWritePatience));
+    OOC_TRY(Prepare(&database));
+    return database.Execute("COMMIT");
+  };
+  if (make().ok() && link(made.c_str(), file.c_str()) != 0 && errno != EEXIST) {
+    std::rename(made.c_str(), file.c_str());  // a file system without links
+  }
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+}
+
 // What fails in between is rolled back when the connection ends.
 Status Write(const std::string& file, const std::string& machine, const PlanTable& found,
              const std::vector<PlanKey>& dropped) {
+  if (access(file.c_str(), F_OK) != 0) MakeFile(file);
   OOC_ASSIGN(Database database, Database::Open(file, Database::Access::kWrite, kWritePatience));
-  OOC_TRY(Own(&database));
-  // Where the switch cannot be made now, another process makes it.
-  Status switched = database.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
-  if (IsDamaged(switched)) return switched;
-  OOC_TRY(database.Execute("BEGIN IMMEDIATE"));
-  OOC_ASSIGN(const bool there, HasTable(&database));
-  if (!there) OOC_TRY(database.Execute(kMakeTable));
+  OOC_TRY(Prepare(&database));
   OOC_TRY(Delete(&database, machine, dropped));
   OOC_TRY(Insert(&database, machine, found));
   OOC_TRY(database.Execute(kPrune));

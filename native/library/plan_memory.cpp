@@ -70,6 +70,9 @@ PlanMemory::PlanMemory(std::string file, std::string machine)
     WarnOnce(&warned_of_reading, file_, "plans are not remembered", refused_);
     file_.clear();
     return;
+  } else if (IsBusy(read.status())) {
+    Log(LogLevel::kInfo, "%s: the plans in it are not read: another process holds it",
+        file_.c_str());
   } else {
     WarnOnce(&warned_of_reading, file_, "the plans in it are ignored", read.status());
   }

@@ -13,8 +13,8 @@ namespace {
 constexpr const char* kFile = "libsqlite3.so.0";
 
 // Of sqlite3.h, whose values never change.
-constexpr int kOk = 0, kInterrupt = 9, kCorrupt = 11, kTooBig = 18, kNotADatabase = 26, kRow = 100,
-              kDone = 101;
+constexpr int kOk = 0, kBusy = 5, kInterrupt = 9, kCorrupt = 11, kTooBig = 18, kNotADatabase = 26,
+              kRow = 100, kDone = 101;
 constexpr int kReadWrite = 2, kCreate = 4, kUri = 0x40;
 constexpr int kTriggers = 1003, kDefensive = 1010, kViews = 1015, kTrustsSchema = 1017;
 constexpr int kLimitLength = 0;
@@ -132,6 +132,10 @@ bool IsDamaged(const Status& status) {
   return status.code() == Code::kFileError &&
          (status.detail() == kCorrupt || status.detail() == kNotADatabase ||
           status.detail() == kInterrupt || status.detail() == kTooBig);
+}
+
+bool IsBusy(const Status& status) {
+  return status.code() == Code::kFileError && status.detail() == kBusy;
 }
 
 Status Damaged(const char* why) { return Error(Code::kFileError, "%s", why).WithDetail(kCorrupt); }

@@ -38,6 +38,43 @@ for thread in threads: thread.join()
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_a_file_that_another_process_holds_is_left_to_it_without_a_warning(file):
+    """It was said to be ignored, as a damaged one is."""
+    wanted = run(f"{SHOW}", file)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as database:
+        assert database.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+        database.execute("BEGIN EXCLUSIVE")
+        assert run(f"{SHOW}", file, warnings=1) == wanted  # only what it could not write
+        database.execute("COMMIT")
+    assert run(f"{SHOW}", file) == wanted.replace("False", "True")
+
+
+def test_the_file_has_its_name_once_it_is_complete(file):
+    """Others waited for the disk with whoever made it."""
+    text = """
+import sqlite3, threading
+seen, end = set(), threading.Event()
+def look():
+    while not end.is_set():
+        try:
+            seen.add(len(open(FILE, "rb").read(100)))
+        except FileNotFoundError:
+            pass
+thread = threading.Thread(target=look)
+thread.start()
+plan()
+oocdnn.forget_plans()
+for i in range(20):
+    plan(f"conv2d:fwd x1x4x{40 + i}x40 w4x4x3x3 pad1")
+    oocdnn.forget_plans()
+end.set()
+thread.join()
+print(seen)
+"""
+    assert run(text.replace("FILE", repr(str(file))), file) == "{100}\n"
+    assert [entry.name for entry in file.parent.iterdir()] == []
+
+
 def damage_all(content: bytes) -> bytes:
     return b"no database " * 1000
 
