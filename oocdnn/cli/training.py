@@ -6,6 +6,8 @@ import importlib.util
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +68,38 @@ def training(
     for name in ("torch", "highspy"):
         if importlib.util.find_spec(name) is None:
             raise click.ClickException(f"{name} is not installed; the extra torch brings it")
-    # Read where PyTorch is loaded.
-    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    with _growing_segments():
+        failed = _train(lists, quick, peers, shares, seconds, device, out, page, cases, more)
+    context.exit(1 if failed else 0)
+
+
+@contextmanager
+def _growing_segments() -> Iterator[None]:
+    """PyTorch reads it where it first allocates on a GPU."""
+    name = "PYTORCH_CUDA_ALLOC_CONF"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "expandable_segments:True"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def _train(
+    lists: bool,
+    quick: bool,
+    peers: tuple[str, ...],
+    shares: tuple[float, ...],
+    seconds: float,
+    device: str,
+    out: str,
+    page: Path | None,
+    cases: tuple[str, ...],
+    more: dict[str, Any],
+) -> bool:
+    """True if a row failed."""
     from oocdnn.bench.training import study
     from oocdnn.bench.training.device import device_of
     from oocdnn.bench.training.models import MODELS
@@ -78,7 +110,7 @@ def training(
     if lists:
         for title, names in (("cases", study.CASES), ("networks", MODELS), ("peers", PEERS)):
             click.echo(f"{title}: {' '.join(names)}")
-        return
+        return False
     known = tuple(PEERS)
     unknown = [name for name in peers if name not in (*known, "all")]
     if unknown:
@@ -96,4 +128,4 @@ def training(
     study.measure(made, rows, cases or tuple(study.CASES), wish)
     if page is not None:
         page.write_text(page_of(rows.rows, shlex.join(sys.argv[1:])), encoding="utf-8")
-    context.exit(1 if rows.failed else 0)
+    return bool(rows.failed)

@@ -4,6 +4,7 @@ the CPU's tensors as a device's, and a trace made by hand."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,10 @@ MIB = 1 << 20
 
 
 def bench(*given: str) -> Result:
-    return CliRunner().invoke(training, list(given))
+    before = dict(os.environ)
+    done = CliRunner().invoke(training, list(given))
+    assert os.environ == before
+    return done
 
 
 def printed(text: str) -> list[dict[str, Any]]:
