@@ -51,7 +51,7 @@ def run(script: str, limit: int = 300_000, **more: str) -> subprocess.CompletedP
     }
     return subprocess.run(
         [sys.executable, "-c", ON_THE_CPU + script],
-        capture_output=True, text=True, check=False, timeout=100, env=environment,
+        capture_output=True, text=True, check=False, timeout=100, env=environment, cwd="/",
     )  # fmt: skip
 
 
