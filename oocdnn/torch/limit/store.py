@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +11,7 @@ from torch import Tensor
 from oocdnn.errors import OutOfMemory
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry, bytes_of
+from oocdnn.torch.limit.slabs import Slabs
 from oocdnn.torch.limit.squeeze import Form, Squeezed
 
 
@@ -33,10 +32,7 @@ class Store:
         self.card, self._raises = card, raises
         self.resident = self.copies = 0
         self.spent = 0.0
-        # Slabs that are not in use, by size, with the number of the use; the last used one last.
-        self._slabs: dict[int, deque[tuple[int, Any]]] = {}
-        self._uses = 0
-        self._free = self._in_use = self._most = 0  # bytes of slabs; most in use so far
+        self._slabs = Slabs(card)
 
     def hold(self, entry: Entry) -> None:
         """A new entry, whose storage is on the device."""
@@ -55,7 +51,7 @@ class Store:
         if entry.storage.untyped_storage().nbytes() != entry.nbytes:
             return False
         try:
-            entry.slab = self._slab(entry.nbytes)
+            entry.slab = self._slabs.take(entry.nbytes)
         except OutOfMemory:
             if self._raises:
                 raise
@@ -129,38 +125,10 @@ class Store:
         if entry.squeezed is not None:
             self.resident -= entry.squeezed.form.nbytes(entry.nbytes)
         if entry.slab is not None:  # copies are behind the compute stream's next work
-            self._keep(entry.slab)
+            self._slabs.keep(entry.slab)
         entry.storage = entry.slab = entry.bound = entry.squeezed = None
 
     def _count(self, began: float) -> None:
         """A copy that was started."""
         self.copies += 1
         self.spent += time.perf_counter() - began
-
-    def _slab(self, nbytes: int) -> Any:
-        free = self._slabs.get(nbytes)
-        if free:
-            slab = free.pop()[1]
-            if not free:
-                del self._slabs[nbytes]
-            self._free -= nbytes
-        else:
-            slab = self.card.slab(nbytes)
-        self._in_use += nbytes
-        self._most = max(self._most, self._in_use)
-        return slab
-
-    def _keep(self, slab: Any) -> None:
-        """Keeps a slab for the next tensor of its size, and gives up those that were not used for
-        the longest time where more are free than were ever in use."""
-        nbytes: int = slab.nbytes
-        self._in_use -= nbytes
-        self._free += nbytes
-        self._uses += 1
-        self._slabs.setdefault(nbytes, deque()).append((self._uses, slab))
-        while self._free > self._most:
-            oldest = min(self._slabs, key=lambda size: self._slabs[size][0][0])
-            self._slabs[oldest].popleft()
-            self._free -= oldest
-            if not self._slabs[oldest]:
-                del self._slabs[oldest]
