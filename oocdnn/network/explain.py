@@ -9,6 +9,13 @@ from oocdnn.network.plan import Choice, Policy, Schedule
 from oocdnn.network.simulate import Simulation
 from oocdnn.network.timeline import Saved, Timeline
 
+NAMES = {
+    Policy.KEEP: "kept",
+    Policy.SWAP: "swapped",
+    Policy.REBUILD: "computed again",
+    Policy.SQUEEZE: "squeezed",
+}
+
 
 @dataclass(frozen=True)
 class Row:
@@ -51,18 +58,26 @@ class Explanation:
     late: float
     nbytes: dict[Policy, int]
 
+    def summary(self) -> str:
+        """Bytes by policy and the step's time, as part of a sentence."""
+        saved = ", ".join(f"{gib(n)} {NAMES[policy]}" for policy, n in self.nbytes.items() if n)
+        return (
+            f"of what backward reads {saved}; a step takes {self.step:.3g} s, "
+            f"{self.step / self.plain:.2f} of what it takes with everything kept"
+        )
+
     def __str__(self) -> str:
-        reserved = "" if self.reserved is None else f", reserved {_gib(self.reserved)}"
+        reserved = "" if self.reserved is None else f", reserved {gib(self.reserved)}"
         lines = [
             f"step {_ms(self.step)} (plain {_ms(self.plain)}, floor {_ms(self.floor)}): "
             f"{_ms(self.recomputing)} computed again, {_ms(self.waiting)} waiting for copies, "
             f"{_ms(self.late)} for the host",
-            f"peak {_gib(self.peak)}{reserved} of {_gib(self.limit)}; "
-            + ", ".join(f"{policy.value} {_gib(n)}" for policy, n in self.nbytes.items() if n),
+            f"peak {gib(self.peak)}{reserved} of {gib(self.limit)}; "
+            + ", ".join(f"{policy.value} {gib(n)}" for policy, n in self.nbytes.items() if n),
         ]
         width = max((len(row.name) for row in self.rows), default=0)
         lines += [
-            f"{row.name:<{width}}  {_gib(row.nbytes):>10}  {row.policy.value:<8}  {row.why}"
+            f"{row.name:<{width}}  {gib(row.nbytes):>10}  {row.policy.value:<8}  {row.why}"
             for row in self.rows
         ]
         return "\n".join(lines)
@@ -107,7 +122,7 @@ def _row(
         out, back = copies.get((index, True), 0.0), copies.get((index, False), 0.0)
         why = f"copied out in {_ms(out)}, back in {_ms(back)}"
     elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
-        why = f"{_gib(one.squeeze.nbytes)} stay, {_ms(one.squeeze.seconds)}"
+        why = f"{gib(one.squeeze.nbytes)} stay, {_ms(one.squeeze.seconds)}"
     else:
         why = "there is room" if one.movable else "it cannot move"
     return Row(one.name, one.nbytes, choice.policy, recipe.name if recipe else "", why)
@@ -121,5 +136,6 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.2f} ms"
 
 
-def _gib(nbytes: int) -> str:
+def gib(nbytes: int) -> str:
+    """For reports."""
     return f"{nbytes / (1 << 30):.3f} GiB"

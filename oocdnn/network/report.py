@@ -7,18 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oocdnn._page import document, drawing, legend, line, si, style, text, time_axis, word
-from oocdnn.network.explain import Explanation
+from oocdnn.network.explain import NAMES, Explanation
 from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan
 from oocdnn.network.timeline import kept_bytes
 
 _SHADES = {Policy.KEEP: "c1", Policy.SWAP: "c0", Policy.REBUILD: "c2", Policy.SQUEEZE: "c3"}
-NAMES = {
-    Policy.KEEP: "kept",
-    Policy.SWAP: "swapped",
-    Policy.REBUILD: "computed again",
-    Policy.SQUEEZE: "squeezed",
-}
 _HEIGHT = 260  # of the memory's drawing, pixels
 _LANE, _BAR = 30, 20  # a lane's height, and that of what is drawn in it
 _THIN, _PITCH = 4, 5  # of a tensor's bar

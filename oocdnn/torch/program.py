@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import InvalidProblem
+from oocdnn.network.explain import gib
 from oocdnn.network.planner import Plan
-from oocdnn.network.report import NAMES
 from oocdnn.torch.limit.aside import Hooks, step_aside
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Kept
@@ -100,14 +100,8 @@ class _Limit(memory_limit):
     def _summary(self) -> str:
         assert self.plan is not None
         if self.plan.fits:
-            return f"training fits {_gib(self.limit)}: everything is kept"
-        made = self.plan.explain()
-        saved = ", ".join(f"{_gib(n)} {NAMES[p]}" for p, n in made.nbytes.items() if n)
-        return (
-            f"training is planned within {_gib(self.limit)}: of what backward reads {saved}; a "
-            f"step takes {made.step:.3g} s, {made.step / made.plain:.2f} of what it takes with "
-            "everything kept"
-        )
+            return f"training fits {gib(self.limit)}: everything is kept"
+        return f"training is planned within {gib(self.limit)}: {self.plan.explain().summary()}"
 
 
 @contextmanager
@@ -127,10 +121,6 @@ def _is_terminal() -> bool:
     with suppress(AttributeError, OSError, ValueError):
         return bool(sys.stderr.isatty())
     return False
-
-
-def _gib(nbytes: int) -> str:
-    return f"{nbytes / (1 << 30):.2f} GiB"
 
 
 class _Program:

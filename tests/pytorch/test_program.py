@@ -71,7 +71,7 @@ def test_training_is_planned_and_said_in_one_line() -> None:
     done = run("from oocdnn.torch.limit import aside\n" + COMPARED + EQUAL)
     assert (done.returncode, done.stdout) == (0, "equal 1\n"), done.stderr
     (line,) = done.stderr.splitlines()
-    assert line.startswith("oocdnn: training is planned within 0.00 GiB: of what backward reads ")
+    assert line.startswith("oocdnn: training is planned within 0.000 GiB: of what backward reads ")
     assert "a step takes" in line
     assert "of what it takes with everything kept" in line
 
@@ -98,7 +98,7 @@ def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, why: str) -> No
 def test_what_fits_is_kept_and_said() -> None:
     done = run(COMPARED, limit=1 << 30)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "oocdnn: training fits 1.00 GiB: everything is kept\n"
+    assert done.stderr == "oocdnn: training fits 1.000 GiB: everything is kept\n"
 
 
 def test_what_fits_no_limit_is_swapped_and_goes_on() -> None:
