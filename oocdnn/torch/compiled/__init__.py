@@ -1,0 +1,5 @@
+"""The backend `oocdnn` of torch.compile."""
+
+from oocdnn.torch.compiled.partition import plans
+
+__all__ = ["plans"]

@@ -1,0 +1,114 @@
+"""The order of Inductor's kernels, with copies where the graph has them.
+
+Inductor's own order takes copies for kernels that cost nothing: it would start them where they are
+waited for. Its order for the least memory is taken for the kernels, and the copies are put where
+they stand among the graph's nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor.memory import reorder_for_peak_memory
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+
+from oocdnn.torch.compiled import copies
+
+_COPIES = frozenset(
+    (copies.swap_out, copies.finish_swap_out, copies.swap_in, copies.finish_swap_in)
+)
+_log = logging.getLogger(__name__)
+_Node = Any  # Inductor's BaseSchedulerNode
+
+
+def arranged(nodes: list[_Node]) -> list[_Node]:
+    """The scheduler's nodes in another order; in the graph's where that cannot be found."""
+    try:
+        return _arranged(nodes) if nodes else nodes
+    except Exception as error:  # the scheduler's nodes are Inductor's to change
+        _log.warning("oocdnn: kernels keep their order: %s: %s", type(error).__name__, error)
+        return nodes
+
+
+def _arranged(nodes: list[_Node]) -> list[_Node]:
+    scheduler = nodes[0].scheduler
+    ordered: list[_Node] = reorder_for_peak_memory(
+        nodes,
+        scheduler.name_to_buf,
+        scheduler.name_to_fused_node,
+        OrderedSet(V.graph.graph_inputs.keys()),
+        OrderedSet(V.graph.get_output_names()),
+    )
+    places = {node.name: number for number, node in enumerate(V.graph.module.graph.nodes)}
+    left = {}  # the copies, by their places
+    for node in nodes:
+        place = _place(node, places)
+        if place is not None:
+            left[id(node)] = place, node
+    if not left:
+        return ordered
+    made = _Order(nodes)
+    for kernel in (node for node in ordered if id(node) not in left):
+        reached = max((places.get(one.name, -1) for one in _origins(kernel)), default=-1)
+        for place, copy in sorted(left.values(), key=lambda one: one[0]):
+            if place < reached and made.ready(copy):
+                made.add(copy)
+        made.add(kernel)
+    for _, copy in sorted(left.values(), key=lambda one: one[0]):
+        made.add(copy)
+    return made.nodes
+
+
+class _Order:
+    """Nodes behind those that they depend on.
+
+    Args:
+        nodes: All.
+    """
+
+    def __init__(self, nodes: list[_Node]) -> None:
+        self.nodes: list[_Node] = []
+        self._done: set[int] = set()
+        self._made = {out.get_name(): node for node in nodes for out in node.get_outputs()}
+
+    def ready(self, node: _Node) -> bool:
+        """Whether all that a node depends on is there."""
+        return all(id(one) in self._done for one in self._needed(node))
+
+    def add(self, node: _Node) -> None:
+        """A node, after what it depends on; once."""
+        left = [node]
+        while left:
+            one = left[-1]
+            missing = [other for other in self._needed(one) if id(other) not in self._done]
+            if missing and id(one) not in self._done:
+                left.extend(missing)
+                continue
+            left.pop()
+            if id(one) not in self._done:
+                self._done.add(id(one))
+                self.nodes.append(one)
+
+    def _needed(self, node: _Node) -> list[_Node]:
+        found = (self._made.get(one.name) for one in node.unmet_dependencies)
+        return [one for one in found if one is not None and one is not node]
+
+
+def _origins(node: _Node) -> list[fx.Node]:
+    return [one for part in node.get_nodes() if part.node for one in part.node.get_origins()]
+
+
+def _place(node: _Node, places: dict[str, int]) -> int | None:
+    """Of a copy, or of the memory that it fills, in the graph; None for a kernel."""
+    found = [
+        places.get(one.name, -1)
+        for one in _origins(node)
+        if one.target in _COPIES
+        or (one.target is torch.ops.aten.empty_strided.default
+            and any(user.target in _COPIES for user in one.users))
+    ]  # fmt: skip
+    return max(found, default=None)

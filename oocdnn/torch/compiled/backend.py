@@ -1,0 +1,104 @@
+"""The backend of torch.compile: Inductor, with what is saved for backward planned."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch import config as aot
+from torch._inductor.compile_fx import compile_fx
+
+from oocdnn._arguments import byte_count
+from oocdnn.errors import InvalidProblem, Unsupported
+from oocdnn.torch.compiled.arrange import arranged
+from oocdnn.torch.compiled.partition import Partitioner
+
+_OURS = ("memory_limit", "planning")
+_INDUCTOR = {
+    "reorder_for_peak_memory": False,
+    "_post_fusion_custom_pass": arranged,
+    # It knows nothing of copies on their way: memory is free when no reference to it is left.
+    "allow_buffer_reuse": False,
+}
+
+
+def oocdnn(
+    graph: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """Compiles a graph by Inductor so that a training step takes no more device memory than a
+    limit: `torch.compile(model, backend="oocdnn", options={"memory_limit": "16GiB"})`.
+
+    What backward reads is kept, computed again, or copied to host memory and back while the GPU
+    computes, whichever makes the fastest step.
+
+    Args:
+        options: `memory_limit`, device bytes of the process as the driver counts them, or "16GiB";
+            under `oocdnn run --limit` that limit by itself. `planning`, seconds for the plan of
+            a graph, 4 by default. All others are Inductor's.
+        mode: Inductor's; without CUDA graphs.
+
+    Raises:
+        InvalidProblem: There is no limit, it is no positive number, CUDA graphs are asked for, or
+            DistributedDataParallel splits the graph.
+        Unsupported: highspy is not installed.
+        OutOfMemory: The step does not fit; its `least` is a limit that suffices.
+        RuntimeError: Inductor has no such option.
+
+    What is raised is the `inner_exception` of the error that torch.compile gives the program.
+    """
+    given = dict(options or {})
+    limit = _limit(given.pop("memory_limit", None))
+    planning = given.pop("planning", 4.0)
+    if not isinstance(planning, int | float) or not 0 < planning < float("inf"):
+        raise InvalidProblem(f"planning is {planning!r}; it must be positive seconds")
+    wished = torch._TorchCompileInductorWrapper(mode, given, None).config
+    if wished.get("triton.cudagraphs"):
+        raise InvalidProblem(
+            "CUDA graphs cannot hold the copies of a plan; take a mode without them, such as "
+            "'default' or 'max-autotune-no-cudagraphs'"
+        )
+    if _is_split():
+        raise InvalidProblem(
+            "DistributedDataParallel splits the graph, so that no plan has the whole step; set "
+            "torch._dynamo.config.optimize_ddp = False"
+        )
+    if importlib.util.find_spec("highspy") is None:
+        raise Unsupported(
+            "the backend oocdnn plans by highspy, which is not there; install it by pip"
+        )
+    patches = {**_INDUCTOR, **wished, "custom_partitioner_fn": Partitioner(limit, planning)}
+    with aot.patch(enable_autograd_cache=False):  # it would give the graphs of another limit
+        compiled: Callable[..., Any] = compile_fx(graph, inputs, config_patches=patches)
+    return compiled
+
+
+def _limit(given: int | str | None) -> int:
+    if given is None:
+        share = os.environ.get("OOCDNN_LIMIT")
+        if share is None:
+            raise InvalidProblem(
+                'the backend oocdnn needs a limit: options={"memory_limit": "16GiB"}'
+            )
+        return int(share) - int(os.environ.get("OOCDNN_BUDGET", "0"))
+    limit = byte_count("memory_limit", given)
+    if limit <= 0:
+        raise InvalidProblem(f"memory_limit is {given!r}; it must be positive")
+    return limit
+
+
+def _is_split() -> bool:
+    """Whether the graph is one of a bucket's parameters."""
+    if not torch.distributed.is_available():
+        return False
+    from torch.nn.parallel import DistributedDataParallel
+
+    active = DistributedDataParallel._get_active_ddp_module() is not None
+    return active and torch._dynamo.config.optimize_ddp not in (False, "no_optimization")

@@ -1,0 +1,133 @@
+"""Copies of values between a device and host memory as operators of a graph.
+
+    token = swap_out(x, stride)    starts the copy to host memory
+    finish_swap_out(token, x)      has the compute stream wait for its end; x can be freed then
+    swap_in(y, token)              starts the copy back to y, which has the stride
+    finish_swap_in(y, token)       has the compute stream wait for its end; y can be read then
+
+A token is a small tensor of the CPU; the host memory serves others when its last reference is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from oocdnn.torch.limit.card import Card, Copy, CudaCard, HostCard
+from oocdnn.torch.limit.slabs import Slabs
+
+_cards: dict[torch.device, Card] = {}
+_slabs: dict[torch.device, Slabs] = {}
+_lock = threading.Lock()
+
+
+def card_of(device: torch.device) -> Card:
+    """The device's, whose copies begin on its current stream."""
+    with _lock:
+        card = _cards.get(device)
+        if card is None:
+            card = CudaCard(device) if device.type == "cuda" else HostCard()
+            _cards[device], _slabs[device] = card, Slabs(card)
+    card.begin()
+    return card
+
+
+class _Swapped(bytearray):
+    """A value in host memory, and the bytes of its token. Copies hold what they read and write
+    until the compute stream waits for their end."""
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__(8)
+        card = card_of(x.device)
+        self._slabs, self.nbytes = _slabs[x.device], x.nbytes
+        self._slab = self._slabs.take(x.nbytes)
+        if x.storage_offset() != 0:
+            x = x.clone()
+        self._leaving: tuple[Copy, Tensor] | None = (card.copy_out(x, self._slab), x)
+        self._coming: dict[int, tuple[Copy, Tensor]] = {}  # by addresses
+
+    def left(self) -> None:
+        """Has the compute stream wait for the copy away."""
+        if self._leaving is not None:
+            self._leaving[0].wait()
+            self._leaving = None
+
+    def come(self, y: Tensor) -> None:
+        """Starts the copy back."""
+        self.left()
+        self._coming[y.data_ptr()] = (card_of(y.device).copy_in(self._slab, y), y)
+
+    def arrived(self, y: Tensor) -> None:
+        """Has the compute stream wait for the copy back."""
+        self._coming.pop(y.data_ptr())[0].wait()
+
+    def __del__(self) -> None:
+        slab = getattr(self, "_slab", None)
+        if slab is None:  # there was none
+            return
+        self.left()
+        for copy, _ in self._coming.values():
+            copy.wait()
+        self._slabs.keep(slab)
+
+
+_swapped: WeakValueDictionary[int, _Swapped] = WeakValueDictionary()  # by the tokens' addresses
+
+_library = torch.library.Library("oocdnn_compiled", "DEF")
+# Inductor chooses the memory order of what it fuses, and gives operands another one where it likes.
+_AS_TRACED = (torch.Tag.needs_fixed_stride_order,)
+_library.define("swap_out(Tensor x, SymInt[] stride) -> Tensor", tags=_AS_TRACED)
+_library.define("finish_swap_out(Tensor(a!) token, Tensor x) -> ()")
+_library.define("swap_in(Tensor(a!) y, Tensor token) -> ()")
+_library.define("finish_swap_in(Tensor(a!) y, Tensor token) -> ()")
+
+
+def _swap_out(x: Tensor, stride: Sequence[int]) -> Tensor:
+    if list(x.stride()) != list(stride):
+        x = torch.empty_strided(x.size(), stride, dtype=x.dtype, device=x.device).copy_(x)
+    swapped = _Swapped(x)
+    token = torch.frombuffer(swapped, dtype=torch.int64)
+    _swapped[token.data_ptr()] = swapped
+    return token
+
+
+def _finish_swap_out(token: Tensor, x: Tensor) -> None:
+    del x  # an operand, so that Inductor does not use its memory for something else before
+    _swapped[token.data_ptr()].left()
+
+
+def _swap_in(y: Tensor, token: Tensor) -> None:
+    _swapped[token.data_ptr()].come(y)
+
+
+def _finish_swap_in(y: Tensor, token: Tensor) -> None:
+    _swapped[token.data_ptr()].arrived(y)
+
+
+def _swap_out_form(x: Tensor, stride: Sequence[int]) -> Tensor:
+    del x, stride
+    return torch.empty(1, dtype=torch.int64, device="cpu")
+
+
+def _no_form(*_: Tensor) -> None:
+    pass
+
+
+for _name, _run, _form in (
+    ("swap_out", _swap_out, _swap_out_form),
+    ("finish_swap_out", _finish_swap_out, _no_form),
+    ("swap_in", _swap_in, _no_form),
+    ("finish_swap_in", _finish_swap_in, _no_form),
+):
+    # One for all devices: tokens are of the CPU, values of a GPU.
+    _library.impl(_name, _run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"oocdnn_compiled::{_name}", _form, lib=_library)
+
+swap_out = torch.ops.oocdnn_compiled.swap_out.default
+finish_swap_out = torch.ops.oocdnn_compiled.finish_swap_out.default
+swap_in = torch.ops.oocdnn_compiled.swap_in.default
+finish_swap_in = torch.ops.oocdnn_compiled.finish_swap_in.default

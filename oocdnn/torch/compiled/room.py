@@ -1,0 +1,91 @@
+"""A device as a plan of a compiled step needs it: its room, its links, what nodes cost."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.optim import Optimizer
+
+from oocdnn.network.timeline import Link
+from oocdnn.torch.compiled.copies import card_of
+from oocdnn.torch.compiled.costs import Costs, Estimated, Measured
+from oocdnn.torch.limit.link import measured
+
+_GAPS = 0.03  # of the limit, between the allocator's tensors
+_ADAPTIVE = 2  # tensors of a parameter's size that an optimizer keeps, where that is not known
+
+
+class Room:
+    """A device.
+
+    Attributes:
+        links: To host memory.
+        costs: Of nodes.
+        least: Bytes of the smallest value that is moved.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.card = card_of(device)
+        self.least = self.card.least_bytes
+        self.costs: Costs
+        if device.type == "cuda":
+            self.links, self.costs = [measured(self.card)], Measured(device)
+        else:  # whatever copies take, of which there is no need on the CPU
+            self.links, self.costs = [Link(1e10, 1e10, 1.7e10)], Estimated(2e10, 1e11)
+
+    def within(self, limit: int) -> int:
+        """What a limit leaves for the values of a graph, and for gradients: less what is in use
+        now, CUDA's context, and what optimizers will allocate."""
+        if self.device.type != "cuda":
+            return limit
+        held = self.card.held() + self.card.others() + _states(self.device)
+        return int(limit * (1 - _GAPS)) - held
+
+
+@cache
+def room_of(device: torch.device) -> Room:
+    return Room(device)
+
+
+def device_of(graph: fx.Graph) -> torch.device:
+    """The GPU that a graph computes on, or the CPU."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, Tensor) and value.device.type == "cuda":
+            return value.device
+    return torch.device("cpu")
+
+
+def _states(device: torch.device) -> int:
+    """Bytes that the process's optimizers allocate in their first step."""
+    total = 0
+    for optimizer in _optimizers():
+        for group in optimizer.param_groups:
+            count = _tensors(optimizer, group)
+            total += count * sum(
+                one.nbytes
+                for one in group["params"]
+                if one.device == device and one.requires_grad and one not in optimizer.state
+            )
+    return total
+
+
+def _optimizers() -> Iterator[Optimizer]:
+    for one in gc.get_objects():
+        if issubclass(type(one), Optimizer):
+            yield one
+
+
+def _tensors(optimizer: Optimizer, group: dict[str, Any]) -> int:
+    """How many tensors of a parameter's size an optimizer keeps for it."""
+    if isinstance(optimizer, torch.optim.SGD):
+        return int(group["momentum"] != 0)
+    if isinstance(optimizer, torch.optim.RMSprop):
+        return 1 + int(group["momentum"] != 0) + int(group["centered"])
+    return _ADAPTIVE + int(bool(group.get("amsgrad")))

@@ -1,0 +1,395 @@
+"""The backend of torch.compile that plans a step within a limit, on the CPU: what it computes, what
+it saves, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from oocdnn.errors import InvalidProblem, OutOfMemory
+from oocdnn.network.plan import Policy
+from oocdnn.network.planner import Plan, least_limit
+from oocdnn.network.timeline import Link
+from oocdnn.torch.compiled import plans
+from oocdnn.torch.compiled.backend import oocdnn
+from oocdnn.torch.compiled.room import room_of
+
+FAST, SLOW = Link(1e12, 1e12, 2e12, 0.0), Link(1e6, 1e6, 1e6)
+ROOMY = 1 << 50
+CPU = torch.device("cpu")
+
+
+class Block(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x + self.second(torch.relu(self.norm(self.first(x)))))
+
+
+class Attention(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm, self.both = nn.LayerNorm(channels), nn.Linear(channels, 3 * channels)
+        self.mlp = nn.Sequential(
+            nn.Linear(channels, 4 * channels), nn.GELU(), nn.Linear(4 * channels, channels)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.both(self.norm(x)).chunk(3, -1)
+        return self.mlp(F.scaled_dot_product_attention(q, k, v) + x)
+
+
+NETS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
+    "residual": lambda: (
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), Block(8), Block(8), nn.MaxPool2d(2), Block(8),
+            nn.Dropout(0.2), nn.Flatten(), nn.Linear(8 * 64, 5),
+        ),
+        torch.randn(4, 3, 16, 16),
+    ),
+    "plain": lambda: (
+        nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(True), nn.Conv2d(16, 16, 3, padding=1),
+            nn.ReLU(True), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(True),
+            nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(True), nn.Conv2d(16, 16, 3, padding=1),
+            nn.ReLU(True), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(True),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 5),
+        ),
+        torch.randn(4, 3, 16, 16),
+    ),
+    "up": lambda: (
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1), nn.SiLU(), nn.GroupNorm(2, 8), nn.ConvTranspose2d(8, 8, 2, 2),
+            nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(8, 4, 1),
+        ),
+        torch.randn(4, 3, 16, 16),
+    ),
+    "attention": lambda: (
+        nn.Sequential(Attention(16), Attention(16), nn.Linear(16, 3)), torch.randn(4, 32, 16)
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Callable[[Link], None]:
+    def use(link: Link) -> None:
+        monkeypatch.setattr(room_of(CPU), "links", [link])
+
+    return use
+
+
+def made(name: str, last: bool = False) -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    net, x = NETS[name]()
+    if last and x.ndim == 4:
+        net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    return net.double(), x.double()
+
+
+def within(net: Any, limit: int, **more: Any) -> Any:
+    options = {"memory_limit": limit, "planning": 1.0, **more}
+    return torch.compile(net, backend=oocdnn, options=options)
+
+
+def step(call: Any, x: Tensor) -> float:
+    torch.manual_seed(3)
+    loss = call(x).square().mean()
+    loss.backward()
+    return loss.item()
+
+
+def gradients(net: nn.Module) -> list[Tensor]:
+    return [one.grad for one in net.parameters()]
+
+
+def first_plan(net: nn.Module, x: Tensor) -> Plan:
+    """Of a step that fits."""
+    step(within(copy.deepcopy(net), ROOMY), x)
+    torch._dynamo.reset()
+    plan = plans()[-1]
+    assert plan.fits
+    return plan
+
+
+def limit_at(plan: Plan, share: float) -> int:
+    """That share of the way from the least limit to what holds everything."""
+    least = least_limit(plan.timeline)
+    return int(least + share * (plan.timeline.peak_bytes - least))
+
+
+@pytest.mark.parametrize(
+    ("link", "share", "last"), [(FAST, 0.0, True), (SLOW, 0.5, False)], ids=["fast", "slow"]
+)
+@pytest.mark.parametrize("name", NETS)
+def test_steps_are_those_of_inductor(
+    name: str, link: Link, share: float, last: bool, wire: Callable[[Link], None]
+) -> None:
+    """A fast wire has values swapped, a slow one has them computed again."""
+    wire(link)
+    net, x = made(name, last)
+    limit = limit_at(first_plan(net, x), share)
+    other = copy.deepcopy(net)
+    expected = [step(torch.compile(other), x) for _ in range(3)]
+    call = within(net, limit)
+    assert [step(call, x) for _ in range(3)] == pytest.approx(expected, rel=1e-12)
+    for ours, theirs in zip(gradients(net), gradients(other), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    plan = plans()[-1]
+    assert plan.peak_bytes <= limit < plan.timeline.peak_bytes
+    choices = {choice.policy for choice in plan.schedule.choices}
+    assert (Policy.SWAP if link is FAST else Policy.REBUILD) in choices
+
+
+def test_what_is_planned_is_what_inductor_allocates(wire: Callable[[Link], None]) -> None:
+    wire(FAST)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *(Block(8) for _ in range(8)))
+    x = torch.randn(8, 3, 32, 32)
+    everything = first_plan(net, x)
+    found = []
+    for limit in (ROOMY, limit_at(everything, 0.0)):
+        torch._dynamo.reset()
+        call = within(copy.deepcopy(net), limit)
+        step(call, x)
+        found.append((plans()[-1].peak_bytes, peak(lambda call=call: step(call, x))))
+    (planned, measured), (planned_less, measured_less) = found
+    assert planned_less < 0.6 * planned
+    assert measured == pytest.approx(planned, rel=0.15)
+    assert measured_less == pytest.approx(planned_less, rel=0.3)
+
+
+def peak(call: Callable[[], object]) -> int:
+    """Most bytes that the CPU's allocator has given away during a call."""
+    with torch.profiler.profile(profile_memory=True) as profile:
+        call()
+    now = most = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return most
+
+
+def test_host_memory_is_given_back(wire: Callable[[Link], None]) -> None:
+    """After backward, and without one."""
+    from oocdnn.torch.compiled import copies
+
+    wire(FAST)
+    net, x = made("residual")
+    call = within(net, limit_at(first_plan(net, x), 0.0))
+    slabs = copies._slabs[CPU]
+    gc.collect()
+    before = slabs._in_use
+    step(call, x)
+    assert slabs._in_use == before
+    loss = call(x).sum()
+    assert slabs._in_use > before
+    del loss
+    gc.collect()
+    assert slabs._in_use == before
+
+
+def test_a_graph_may_be_gone_through_twice(wire: Callable[[Link], None]) -> None:
+    wire(FAST)
+    net, x = made("plain")
+    call = within(net, limit_at(first_plan(net, x), 0.0))
+    with torch._functorch.config.patch(donated_buffer=False):
+        loss = call(x).sum()
+        loss.backward(retain_graph=True)
+        once = [one.clone() for one in gradients(net)]
+        loss.backward()
+    for twice, one in zip(gradients(net), once, strict=True):
+        assert torch.equal(twice, 2 * one)
+
+
+def test_programs_with_graph_breaks_and_several_shapes(wire: Callable[[Link], None]) -> None:
+    wire(FAST)
+    net, x = made("plain")
+
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList([net[:3], net[3:]])
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.parts[0](x)
+            torch._dynamo.graph_break()
+            return self.parts[1](x)
+
+    broken = Broken()
+    other = copy.deepcopy(broken)
+    call, before = within(broken, ROOMY), len(plans())
+    for batch in (x, x[:3], x[:2]):
+        assert step(call, batch) == pytest.approx(step(other, batch), rel=1e-12)
+    for ours, theirs in zip(gradients(broken), gradients(other), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert len(plans()) >= min(before + 4, 64)  # two graphs, for a size and for any
+
+
+def test_mixed_precision(wire: Callable[[Link], None]) -> None:
+    wire(FAST)
+    net, x = made("residual")
+    net, x = net.float(), x.float()
+
+    def mixed(call: Any) -> Callable[[Tensor], Tensor]:
+        def run(x: Tensor) -> Tensor:
+            with torch.autocast("cpu", torch.bfloat16):
+                return call(x)
+
+        return run
+
+    step(mixed(within(copy.deepcopy(net), ROOMY)), x)
+    limit = limit_at(plans()[-1], 0.0)
+    torch._dynamo.reset()
+    other = copy.deepcopy(net)
+    assert step(mixed(within(net, limit)), x) == step(mixed(torch.compile(other)), x)
+    assert any(one.policy is Policy.SWAP for one in plans()[-1].schedule.choices)
+    for ours, theirs in zip(gradients(net), gradients(other), strict=True):
+        assert (ours - theirs).norm() <= 0.05 * theirs.norm() + 1e-3  # what is saved is rounded
+
+
+def test_checkpoints_of_the_program_stay(wire: Callable[[Link], None]) -> None:
+    """What the program has computed again is not saved, and what it has saved is."""
+    wire(SLOW)
+    net, x = made("residual")
+
+    def policy(_: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        del args, kwargs
+        save = op == torch.ops.aten.convolution.default
+        return CheckpointPolicy.MUST_SAVE if save else CheckpointPolicy.PREFER_RECOMPUTE
+
+    def run(x: Tensor) -> Tensor:
+        return checkpoint(
+            net, x, use_reentrant=False,
+            context_fn=partial(create_selective_checkpoint_contexts, policy),
+        )  # fmt: skip
+
+    net = net.eval()  # dropout is the same
+    expected = step(net, x)
+    theirs = [one.clone() for one in gradients(net)]
+    net.zero_grad()
+    assert step(within(run, ROOMY), x) == pytest.approx(expected, rel=1e-12)
+    for ours, one in zip(gradients(net), theirs, strict=True):
+        torch.testing.assert_close(ours, one, rtol=1e-9, atol=1e-12)
+    saved = [one.name for one in plans()[-1].timeline.saved]
+    assert any(name.startswith("convolution") for name in saved)
+    assert not any(name.startswith("relu") for name in saved)
+
+
+def test_inference_has_nothing_to_plan() -> None:
+    net, x = made("plain")
+    before = len(plans())
+    with torch.no_grad():
+        torch.testing.assert_close(within(net, 1)(x), net(x))
+    assert len(plans()) == before
+
+
+def failure(call: Callable[[], object]) -> BaseException:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as error:
+        call()
+    return error.value.inner_exception
+
+
+def test_a_step_that_does_not_fit_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = made("plain")
+    needed = least_limit(first_plan(net, x).timeline)
+    from oocdnn.torch.compiled import partition
+
+    monkeypatch.setattr(partition, "_plans", type(partition._plans)())
+    error = failure(lambda: step(within(net, needed - 1), x))
+    assert isinstance(error, OutOfMemory)
+    assert error.least == needed
+    assert f"raise it to {needed}" in str(error)
+    torch._dynamo.reset()
+    step(within(net, error.least), x)
+
+
+def test_later_graphs_pass_the_limit_rather_than_fail(caplog: pytest.LogCaptureFixture) -> None:
+    net, x = made("plain")
+    first_plan(net, x)
+    step(within(net, 1), x)
+    assert "the program compiles to several graphs" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, 'needs a limit: options={"memory_limit": "16GiB"}'),
+        ({"memory_limit": 0}, "memory_limit is 0; it must be positive"),
+        ({"memory_limit": "a lot"}, "memory_limit is 'a lot'"),
+        ({"memory_limit": 1 << 30, "planning": 0}, "planning is 0; it must be positive seconds"),
+        ({"memory_limit": 1 << 30, "triton.cudagraphs": True}, "CUDA graphs cannot hold"),
+    ],
+)
+def test_bad_options_are_named(
+    options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OOCDNN_LIMIT", raising=False)
+    net, x = made("plain")
+    error = failure(lambda: torch.compile(net, backend=oocdnn, options=options)(x))
+    assert isinstance(error, InvalidProblem)
+    assert words in str(error)
+
+
+def test_options_of_nobody_are_refused_and_those_of_inductor_are_taken() -> None:
+    net, x = made("plain")
+    error = failure(lambda: within(net, ROOMY, memory_limmit=1)(x))
+    assert "memory_limmit" in str(error)
+    torch._dynamo.reset()
+    torch.testing.assert_close(within(net, ROOMY, epilogue_fusion=False)(x), net(x))
+
+
+def test_the_limit_of_a_run_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OOCDNN_LIMIT", str(1 << 30))
+    monkeypatch.setenv("OOCDNN_BUDGET", str(1 << 26))
+    net, x = made("plain")
+    step(torch.compile(net, backend=oocdnn), x)
+    assert plans()[-1].limit == (1 << 30) - (1 << 26)
+
+
+def test_what_cannot_be_planned_is_compiled_plainly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from oocdnn.torch.compiled import joint
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("a graph of tomorrow's")
+
+    monkeypatch.setattr(joint.Joint, "mark", fails)
+    net, x = made("residual")
+    other = copy.deepcopy(net)
+    assert step(within(net, ROOMY), x) == step(torch.compile(other), x)
+    assert "a graph is compiled without a plan: RuntimeError: a graph of tomorrow's" in caplog.text
+
+
+def test_the_backend_has_a_name() -> None:
+    (entry,) = importlib.metadata.entry_points(group="torch_dynamo_backends", name="oocdnn")
+    assert entry.load() is oocdnn
