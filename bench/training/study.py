@@ -25,6 +25,7 @@ from oocdnn.bench.training.peers import PEERS
 from oocdnn.bench.training.profile import hooks, profiled
 from oocdnn.bench.training.rows import GIB, Row, Rows, tidy
 from oocdnn.errors import InvalidProblem, OutOfMemory
+from oocdnn.network.planner import Plan
 
 WARM, TIMED = 3, 5
 FIRST = 60  # steps within a limit at most, until its plan is final
@@ -97,6 +98,7 @@ class Wish:
             plain step's own bytes stand for that.
         peers: Names of `PEERS`: each trains without a cap, and under each limit that is less than
             it took.
+        compiled: Also compiles the network, in core and within each limit.
         only_peers: Leaves out the rows within limits.
         largest: Looks for the largest batch within each limit instead.
         tries: Batches that are tried within a limit.
@@ -115,6 +117,7 @@ class Wish:
     profile: bool = False
     needs: bool = False
     peers: tuple[str, ...] = ()
+    compiled: bool = False
     only_peers: bool = False
     largest: bool = False
     tries: int = 3
@@ -160,6 +163,8 @@ class Study:
         if not given.only_peers:
             for limit in limits:
                 self._attempt("limit", partial(self._within, limit), limit)
+        if given.compiled:
+            self.compiled(limits)
         for name in given.peers:
             self.peer(name, limits)
 
@@ -177,7 +182,9 @@ class Study:
         """The row of a way of training; beside the plain step, where there is one."""
 
         def beside() -> Row:
-            with self.device.counted():
+            # A mode that counts tensors would keep a network from being compiled.
+            compiled = way.startswith("compiled")
+            with contextlib.nullcontext() if compiled else self.device.counted():
                 row = measure()
             if self.plain and "seconds" in row:
                 row["of_plain"] = row["seconds"] / self.plain["seconds"]
@@ -210,19 +217,8 @@ class Study:
             row, batch = self._timed(training, WARM, TIMED, lambda: run.settled)
             if run.plan is not None:
                 told = run.plan.explain()
-                row |= {
-                    "predicted_seconds": told.step,
-                    "of_predicted": row["seconds"] / told.step,
-                    "floor_seconds": told.floor,
-                    "predicted_gib": told.peak / GIB,
-                    "peak_of_predicted": row["allocated_gib"] * GIB / told.peak,
-                    "computed_again_ms": 1e3 * told.recomputing,
-                    "waiting_ms": 1e3 * told.waiting,
-                    "policies_gib": {k.value: n / GIB for k, n in told.nbytes.items() if n},
-                    "planning_seconds": run.plan.planning,
-                    "saved_tensors": len(told.rows),
-                    "in_parts": sum(len(known.parts) for known in run._steps.kinds),
-                }
+                row |= _told(run.plan, row)
+                row["in_parts"] = sum(len(known.parts) for known in run._steps.kinds)
                 if told.reserved is not None:
                     predicted = row["others_gib"] + told.reserved / GIB
                     row["predicted_driver_gib"] = predicted
@@ -236,6 +232,36 @@ class Study:
         if self.plain:
             first = len(self.plain["losses"])
             row["losses_equal"] = row["losses"][:first] == self.plain["losses"]
+        return row
+
+    def compiled(self, limits: list[int]) -> None:
+        """The network compiled: in core, and within the limits. The CPU's bytes are not counted."""
+        core = self._attempt("compiled", self._compiled)
+        for limit in limits:
+            self._attempt("compiled limit", partial(self._compiled, limit, core), limit)
+
+    def _compiled(self, limit: int | None = None, core: Row | None = None) -> Row:
+        from oocdnn.torch.compiled import plans
+        from oocdnn.torch.compiled.backend import oocdnn
+
+        torch._dynamo.reset()
+        training = self.case.training(self.device)
+        if limit is None:
+            training.forward = torch.compile(training.net)
+        else:
+            options = {"memory_limit": limit, "planning": self.given.planning}
+            training.forward = torch.compile(training.net, backend=oocdnn, options=options)
+        try:
+            row, _ = self._timed(training, WARM, TIMED)
+        finally:
+            torch._dynamo.reset()
+        if limit is not None:
+            row |= _told(plans()[-1], row)
+            row["within"] = row["driver_gib"] * GIB <= limit
+        if core is not None:
+            row["of_compiled"] = row["seconds"] / core["seconds"]
+            apart = zip(row["losses"], core["losses"], strict=True)
+            row["losses_apart"] = max(abs(one / other - 1) for one, other in apart)
         return row
 
     def _timed(
@@ -494,6 +520,23 @@ class Study:
                 names = ("share", "of_plain", "saved", "saved_of_driver", "activations_gib")
                 told = {name: best[name] for name in names}
                 self.rows.add(self.about | {"way": "least activations", "at_most": most} | told)
+
+
+def _told(plan: Plan, row: Row) -> Row:
+    """What a plan has predicted, beside what was measured."""
+    told = plan.explain()
+    return {
+        "predicted_seconds": told.step,
+        "of_predicted": row["seconds"] / told.step,
+        "floor_seconds": told.floor,
+        "predicted_gib": told.peak / GIB,
+        "peak_of_predicted": row["allocated_gib"] * GIB / told.peak,
+        "computed_again_ms": 1e3 * told.recomputing,
+        "waiting_ms": 1e3 * told.waiting,
+        "policies_gib": {policy.value: n / GIB for policy, n in told.nbytes.items() if n},
+        "planning_seconds": plan.planning,
+        "saved_tensors": len(told.rows),
+    }
 
 
 def _bytes(batch: Any) -> int:

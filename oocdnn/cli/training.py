@@ -31,6 +31,7 @@ _ARITHMETIC = ("fp32", "tf32", "bf16", "fp16")
     "--planning", default=2.0, metavar="S", help="Seconds for one plan.", show_default=True
 )
 @click.option("--peer", "peers", multiple=True, metavar="NAME", help="Another way to train; all.")
+@click.option("--compiled", is_flag=True, help="Compiled too, in core and within limits.")
 @click.option("--only-peers", is_flag=True, help="No rows within limits.")
 @click.option("--profile", is_flag=True, help="Where the time goes, kernel by kernel.")
 @click.option("--needs", is_flag=True, help="Look for the least limit at full speed.")
