@@ -41,6 +41,18 @@ class Joint:
         return sorted(found, key=lambda value: (of.position[value], of.order[value]))
 
     @cached_property
+    def _index(self) -> dict[fx.Node, int]:
+        return {value: number for number, value in enumerate(self.saved)}
+
+    @cached_property
+    def _results(self) -> dict[fx.Node, list[fx.Node]]:
+        """The values in memory of each operation."""
+        found: dict[fx.Node, list[fx.Node]] = {}
+        for value in self._of.position:
+            found.setdefault(operation(value), []).append(value)
+        return found
+
+    @cached_property
     def _uses(self) -> dict[int, set[fx.Node]]:
         """Of each kernel of backward, the values of forward that it reads."""
         of = self._of
@@ -68,7 +80,6 @@ class Joint:
     def timeline(self) -> Timeline:
         """Values without a way to move them stay; `saved` has the values in the same order."""
         of = self._of
-        index = {value: number for number, value in enumerate(self.saved)}
         used: dict[fx.Node, list[int]] = {value: [] for value in self.saved}
         for number, values in self._uses.items():
             for value in values:
@@ -84,11 +95,11 @@ class Joint:
                 read[value],
                 tuple(used[value]),
                 self._moves(value),
-                self._recipes(value, index) if self._moves(value) else (),
+                self._recipes(value) if self._moves(value) else (),
             )
             for value in self.saved
         ]
-        return Timeline(tuple(self._operations(index)), of.forward, tuple(saved))
+        return Timeline(tuple(self._operations()), of.forward, tuple(saved))
 
     def places(self) -> dict[str, int]:
         """Positions in the timeline by the names of nodes."""
@@ -106,9 +117,10 @@ class Joint:
         left = [one for node in of.run if node not in of.early for one in node.all_input_nodes]
         while left:
             node = left.pop()
-            if node in of.early and node.op == "call_function" and node not in again | kept:
-                again.add(node)
-                left.extend(node.all_input_nodes)
+            if node.op != "call_function" or node not in of.early or node in kept or node in again:
+                continue
+            again.add(node)
+            left.extend(node.all_input_nodes)
         for node in filter(of.kinds.repeats, again):
             node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
         for node in {operation(value) for value in kept} - again:
@@ -118,7 +130,7 @@ class Joint:
         held = value in self._of.forward_results
         return is_dense(value) and not held and nbytes_of(value) >= self._least
 
-    def _operations(self, saved: dict[fx.Node, int]) -> list[Operation]:
+    def _operations(self) -> list[Operation]:
         of, count = self._of, len(self._of.kernels)
         change = [0] * (count + 1)
 
@@ -131,7 +143,7 @@ class Joint:
             last |= dict.fromkeys(kernel.reads, number)
         results = of.forward_results | of.backward_results
         for value, first in of.position.items():
-            if value not in saved:
+            if value not in self._index:
                 holds(value, first, count - 1 if value in results else last.get(value, first))
         for value, number in last.items():
             if value.op == "placeholder" and value in of.late:
@@ -152,7 +164,7 @@ class Joint:
     def _computed_from(self, value: fx.Node) -> tuple[set[fx.Node], set[fx.Node]] | None:
         """The saved values that one is computed from, and the operations that this runs; None where
         another run would give something else."""
-        kinds, known = self._of.kinds, set(self.saved) - {value}
+        kinds, known = self._of.kinds, self._index
         sources: set[fx.Node] = set()
         nodes: set[fx.Node] = set()
         left = [operation(value)]
@@ -164,13 +176,13 @@ class Joint:
                 return None
             nodes.add(node)
             for one in map(kinds.value, node.all_input_nodes):
-                if one in known:
+                if one in known and one is not value:
                     sources.add(one)
                 elif one.op == "call_function":
                     left.append(operation(one))
         return sources, nodes
 
-    def _recipes(self, value: fx.Node, saved: dict[fx.Node, int]) -> tuple[Recipe, ...]:
+    def _recipes(self, value: fx.Node) -> tuple[Recipe, ...]:
         found = self._computed_from(value)
         if found is None:
             return ()
@@ -180,12 +192,14 @@ class Joint:
         if len(whole) > _MOST:
             return ()
         costs = [self._costs.of(node) for node in whole]
-        between = {one for one in of.position if operation(one) in nodes and one is not value}
+        between = {one for node in nodes for one in self._results.get(node, ())} - {value}
         moved = nbytes_of(value) + sum(map(nbytes_of, sources))
         seconds = sum(cost.seconds for cost in costs) + moved / self._costs.bandwidth
         temporary = sum(map(nbytes_of, between)) + max((c.workspace for c in costs), default=0)
         name = "replay" if whole else "rebuild"
-        return (Recipe(tuple(sorted(saved[one] for one in sources)), seconds, temporary, name),)
+        return (
+            Recipe(tuple(sorted(self._index[one] for one in sources)), seconds, temporary, name),
+        )
 
 
 def _name(kernel: Kernel) -> str:

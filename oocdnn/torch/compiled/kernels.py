@@ -57,6 +57,7 @@ class Kernels:
         results = list(graph.output_node().args[0])
         self.forward_results = self._values(results[:outputs])
         self.backward_results = self._values(results[outputs:])
+        self._ends = self.forward_results | self.backward_results
         self.late = _waiting(graph)
         self.early = self._needed_by_forward()
         self._hoisted: set[fx.Node] = set()
@@ -101,9 +102,11 @@ class Kernels:
     def _arrange(self) -> None:
         """Orders the nodes, forward being what is early, and finds the kernels."""
         self.run = [n for n in self._calls if n in self.early and n not in self._hoisted]
+        behind: dict[fx.Node, list[fx.Node]] = {}  # what follows its last operand
         for node in sorted(self._hoisted, key=self.order.__getitem__):
-            places = [self.run.index(one) for one in node.all_input_nodes if one in self.early]
-            self.run.insert(max(places, default=0) + 1, node)
+            operands = [one for one in node.all_input_nodes if one in self.early]
+            behind.setdefault(max(operands, key=self.order.__getitem__), []).append(node)
+        self.run = [one for node in self.run for one in (node, *behind.get(node, ()))]
         self._run_backward()
         self._stretch = self._stretches()
         self._in_memory: dict[fx.Node, bool] = {}
@@ -185,7 +188,7 @@ class Kernels:
         node = operation(value)
         if not self.kinds.is_fused(node) or value is not node or self.kinds.ends(node):
             return True
-        if value in self.forward_results | self.backward_results | self._hoisted:
+        if value in self._ends or value in self._hoisted:
             return True
         if self.kinds.is_random(node):  # unless it becomes a mask of dropout
             return not all(map(is_bool, self._readers(value)))

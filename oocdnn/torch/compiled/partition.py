@@ -89,22 +89,22 @@ class _Planned:
         self._outputs = outputs
         left, least = room.within(limit), least_limit(joint.timeline)
         if left < least:
-            needed = limit - left + least
-            text = (
-                f"the compiled step needs {least} bytes for tensors where everything that can move "
-                f"is moved, and {limit - left} for parameters, optimizers, CUDA's context and gaps "
-                f"between tensors; the limit is {limit}: "
-            )
+            used, needed = limit - left, limit - left + least
             if not _plans:
                 raise OutOfMemory(
-                    f"{text}raise it to {needed}, or take a smaller batch", least=needed
+                    f"the compiled step needs {least} bytes for tensors where everything that can "
+                    f"move is moved, and {used} for parameters, optimizers, CUDA's context and "
+                    f"gaps between tensors; the limit is {limit}: raise it to {needed}, or take a "
+                    "smaller batch",
+                    least=needed,
                 )
-            # What the others save is in use now; they were planned without this one.
+            # What earlier graphs save is in use now; they were planned without this one.
             _log.warning(
-                "oocdnn: %sthe step passes it, as the program compiles to several graphs; "
-                "fullgraph=True says where it breaks",
-                text,
-            )
+                "oocdnn: a graph needs %d bytes beside %d that are in use; the limit of %d is "
+                "passed, as the program compiles to several graphs (fullgraph=True says where it "
+                "breaks)",
+                least, used, limit,
+            )  # fmt: skip
             left = least
         self.plan = plan(joint.timeline, room.links, left, seconds=planning)
         choices = dict(zip(joint.saved, self.plan.schedule.choices, strict=True))
