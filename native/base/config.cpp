@@ -57,6 +57,8 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "set by `oocdnn run --limit`: where what passes the limit goes"},
     {"OOCDNN_PLAN", "1", "none",
      "set by `oocdnn run --limit`: training by PyTorch is planned within the limit"},
+    {"OOCDNN_PLAN_FILE", "a path", "none",
+     "set by `oocdnn run --plan-file`: plans of training, taken from it and written to it"},
     {"OOCDNN_REPORT", "a path", "none",
      "set by `oocdnn run --report`: the page about the plan, written at the program's end"},
     {"OOCDNN_DISABLE", "1", "off",

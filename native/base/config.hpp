@@ -34,10 +34,11 @@ enum class Var : int {
   kLimit,
   kSpill,
   kPlan,
+  kPlanFile,
   kReport,
   kDisable,
 };
-constexpr int kVars = 27;
+constexpr int kVars = 28;
 
 struct VarInfo {
   const char* name;

@@ -201,6 +201,12 @@ def _planned(environment: dict[str, str], program: Sequence[str]) -> bool:
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --limit: a page about the plan, written at the program's end.",
 )
+@click.option(
+    "--plan-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --limit: plans are taken from it where it has them, and written to it.",
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 @plain_errors
 def run(
@@ -212,6 +218,7 @@ def run(
     spill: str | None,
     plans: bool,
     report: Path | None,
+    plan_file: Path | None,
 ) -> None:
     """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run python train.py --lr 3.
 
@@ -227,15 +234,17 @@ def run(
     found = _program(program[0])
     if spill is not None and most is None:
         raise click.UsageError("--spill says what becomes of what passes a --limit: give one")
-    if report is not None and (most is None or not plans):
-        raise click.UsageError("--report is about the plan within a --limit: give one")
+    for name, path in (("--report", report), ("--plan-file", plan_file)):
+        if path is not None and (most is None or not plans):
+            raise click.UsageError(f"{name} is about the plan within a --limit: give one")
     if _opens_by_path():
         click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
-    for name in ("PLAN", "REPORT"):  # of an outer run
+    for name in ("PLAN", "REPORT", "PLAN_FILE"):  # of an outer run
         environment.pop(f"OOCDNN_{name}", None)
-    if report is not None:
-        environment["OOCDNN_REPORT"] = str(report.absolute())
+    for name, path in (("REPORT", report), ("PLAN_FILE", plan_file)):
+        if path is not None:
+            environment[f"OOCDNN_{name}"] = str(path.absolute())
     for name, value in (("DEVICE", device), ("BUDGET", budget), ("LOG", log)):
         if value is not None:
             environment[f"OOCDNN_{name}"] = value

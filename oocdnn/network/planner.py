@@ -9,14 +9,14 @@ from functools import partial
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.explain import Explanation, explain
-from oocdnn.network.plan import KEEP, Choice, Schedule
+from oocdnn.network.plan import KEEP, Choice, Policy, Schedule
 from oocdnn.network.reserving import Reserved, Reserving
 from oocdnn.network.schedule import schedule
 from oocdnn.network.search import Problem, Search
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.timeline import Link, Timeline, certain_bytes
 
-__all__ = ["Plan", "Reserved", "curve", "least_limit", "plan"]
+__all__ = ["Plan", "Reserved", "curve", "least_limit", "plan", "planned"]
 
 _POINTS = 8  # of a curve
 
@@ -131,6 +131,28 @@ def _within(problem: Problem, limit: int, end: float, start: Plan | None = None)
         )
     bound = min(search.bound, best.seconds)
     return _plan(timeline, links, limit, best, bound, began, fits=False)
+
+
+def planned(
+    timeline: Timeline,
+    links: Sequence[Link],
+    limit: int,
+    choices: Sequence[Choice],
+    reserved: Reserved | None = None,
+) -> Plan | None:
+    """The plan with these choices; None where it does not keep to the limit. Arguments as those of
+    `plan`, but for a choice for each saved tensor."""
+    began = time.monotonic()
+    made = schedule(timeline, links, limit, list(choices))
+    if made.peak_bytes > limit:
+        return None
+    fits = all(one.policy is Policy.KEEP for one in choices)
+    found = _plan(timeline, links, limit, made, 0.0, began, fits=fits)
+    if reserved is None:
+        return found
+    found = found.reserving(reserved)
+    assert found.reserved is not None
+    return found if found.reserved <= limit else None
 
 
 def curve(

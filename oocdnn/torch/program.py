@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oocdnn.errors import InvalidProblem
+from oocdnn.errors import FileError, InvalidProblem
 from oocdnn.network.explain import gib
+from oocdnn.network.plan_file import PlanFile
 from oocdnn.network.planner import Plan
 from oocdnn.torch.limit.aside import Hooks, step_aside
 from oocdnn.torch.limit.card import Card
@@ -59,9 +60,9 @@ def _share() -> int:
     return int(os.environ["OOCDNN_LIMIT"]) - int(os.environ.get("OOCDNN_BUDGET", "0"))
 
 
-def _report_path() -> Path | None:
-    """The page's file, with the process's rank where several train."""
-    path = os.environ.pop("OOCDNN_REPORT", None)  # children do not write the same file
+def _path(name: str) -> Path | None:
+    """The file that a variable names, with the process's rank where several train."""
+    path = os.environ.pop(name, None)  # children do not write the same file
     if not path:
         return None
     rank = os.environ.get("RANK")
@@ -135,9 +136,21 @@ class _Program:
         self._lock = threading.Lock()
         self._taken: set[torch.device] = set()  # devices with a limit
         self._child = False  # whether this process was forked from one that had begun
-        self._report = _report_path()
+        self._report, self._plan_file = _path("OOCDNN_REPORT"), self._checked_plan_file()
         self._first: memory_limit | None = None
         self._made: Counter[torch.device] = Counter()
+
+    @staticmethod
+    def _checked_plan_file() -> Path | None:
+        """A file that cannot be used is said, and the program planned without."""
+        path = _path("OOCDNN_PLAN_FILE")
+        try:
+            if path is not None:
+                PlanFile(path)
+        except FileError as error:
+            _say(str(error))
+            return None
+        return path
 
     def follow_threads(self) -> None:
         """Has threads wait that start later."""
@@ -189,7 +202,7 @@ class _Program:
             self._taken.add(device)
             self._made[device] += 1
         try:
-            made = _Limit(self._limit, device, card=_card(device))
+            made = _Limit(self._limit, device, plan_file=self._plan_file, card=_card(device))
             made.__enter__()
         except Exception as error:  # the program goes on without
             _say(f"training is not planned: {error}")

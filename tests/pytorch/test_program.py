@@ -95,6 +95,34 @@ def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, why: str) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_plans_are_taken_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "plans.json"
+    script = (
+        "from oocdnn.network import planner\n"
+        "searched, search = [], planner.plan\n"
+        "def counted(*given, **more):\n"
+        "    searched.append(1)\n"
+        "    return search(*given, **more)\n"
+        "planner.plan = counted\n"
+        "from oocdnn.torch.limit import aside\n" + COMPARED + EQUAL + "print(len(searched) > 0)\n"
+    )
+    for found in ("True", "False"):
+        done = run(script, OOCDNN_PLAN_FILE=str(path))
+        assert (done.returncode, done.stdout) == (0, f"equal 1\n{found}\n"), done.stderr
+        assert "training is planned within" in done.stderr
+
+
+def test_a_file_that_is_not_of_plans_is_said_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear all,\n")
+    done = run(COMPARED, OOCDNN_PLAN_FILE=str(path))
+    assert done.returncode == 0, done.stderr
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith(f"oocdnn: {path} is not a file of plans of steps and stays as it is")
+    assert len(rest) == 1
+    assert path.read_text() == "Dear all,\n"
+
+
 def test_what_fits_is_kept_and_said() -> None:
     done = run(COMPARED, limit=1 << 30)
     assert done.returncode == 0, done.stderr

@@ -64,13 +64,14 @@ def test_a_limit_is_refused_where_the_library_that_keeps_it_is_missing(tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_report_becomes_a_variable_and_needs_a_plan():
-    _, lines = with_options("--limit", "64MiB", "--report", "page.html")
-    assert "OOCDNN_REPORT=/page.html" in lines
-    for options in (["--report", "a"], ["--limit", "64MiB", "--no-plan", "--report", "a"]):
+@pytest.mark.parametrize("name", ["--report", "--plan-file"])
+def test_files_about_the_plan_become_variables_and_need_a_plan(name):
+    _, lines = with_options("--limit", "64MiB", name, "page.html")
+    assert f"OOCDNN_{name[2:].replace('-', '_').upper()}=/page.html" in lines
+    for options in ([name, "a"], ["--limit", "64MiB", "--no-plan", name, "a"]):
         done, _ = with_options(*options)
         assert done.returncode == 2
-        assert "--report is about the plan within a --limit" in done.stderr
+        assert f"{name} is about the plan within a --limit" in done.stderr
 
 
 def test_a_limit_has_pytorch_plan_unless_told_otherwise():

@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
 
 from oocdnn._arguments import byte_count
 from oocdnn._files import replacing
-from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.errors import DeviceError, FileError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card, CudaCard
@@ -27,6 +27,7 @@ from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.link import links_with, measured
 
 if TYPE_CHECKING:
+    from oocdnn.network.plan_file import PlanFile
     from oocdnn.network.planner import Plan, Reserved
 
 
@@ -64,9 +65,12 @@ class memory_limit:
         device: The GPU; PyTorch's current one by default.
         planning: Seconds that the search for one plan may take; twice as long where the gaps of
             PyTorch's allocator pass the limit.
+        plan_file: A file whose plans are used for steps of the same structure, without a search,
+            and to which the plans that are made are written.
 
     Raises:
         InvalidProblem: The limit or the time is no positive number.
+        FileError: The file of plans cannot be read, or is something else's.
         DeviceError: PyTorch has no such GPU.
         Unsupported: highspy is not installed.
         OutOfMemory: At the end of a recorded step, where no plan fits the limit; its `least` is a
@@ -82,6 +86,7 @@ class memory_limit:
         device: torch.device | int | str | None = None,
         *,
         planning: float = 4.0,
+        plan_file: str | os.PathLike[str] | None = None,
         card: Card | None = None,
     ) -> None:
         self.limit = byte_count("limit", limit)
@@ -94,6 +99,11 @@ class memory_limit:
                 "memory_limit plans by highspy, which is not there; install it by pip"
             )
         self._planning = planning
+        self._file: PlanFile | None = None
+        if plan_file is not None:
+            from oocdnn.network.plan_file import PlanFile
+
+            self._file = PlanFile(Path(plan_file))
         self._card = CudaCard(_gpu(device)) if card is None else card
         self._links: list[Link] = []
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
@@ -230,7 +240,17 @@ class memory_limit:
                 least=least + others,
             )
         links = links_with(self._links, copying)
-        return plan(timeline, links, room, seconds=self._planning, reserved=reserved)
+        found = None if self._file is None else self._file.find(timeline, links, room, reserved)
+        if found is not None:
+            return found
+        made = plan(timeline, links, room, seconds=self._planning, reserved=reserved)
+        if self._file is not None:
+            try:
+                self._file.keep(made)
+            except FileError as error:
+                self._file = None
+                self._tell(f"plans are not kept: {error}")
+        return made
 
 
 def _gpu(device: torch.device | int | str | None) -> torch.device:

@@ -1,0 +1,142 @@
+"""Plans of steps in a file, which later programs use again.
+
+A step is known by its structure: operations, tensors, their sizes, positions and recipes. Times are
+not part of it, so that a plan serves again where they differ a little; positions of copies are
+found anew for the times of the step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oocdnn._files import replacing
+from oocdnn.errors import FileError
+from oocdnn.network.plan import Choice, Policy
+from oocdnn.network.planner import Plan, planned
+from oocdnn.network.reserving import Reserved
+from oocdnn.network.timeline import Link, Timeline
+
+_FORMAT = "oocdnn plans of steps 1"
+_MOST = 256  # plans in a file; the oldest leave
+
+
+class PlanFile:
+    """The plans that a file had when it was opened, and those that are added.
+
+    Args:
+        path: The file; it need not be there.
+
+    Raises:
+        FileError: It cannot be read, or is no file of plans.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found = _read(path)
+        self._made: dict[str, dict[str, Any]] = {}
+
+    def find(
+        self,
+        timeline: Timeline,
+        links: Sequence[Link],
+        limit: int,
+        reserved: Reserved | None = None,
+    ) -> Plan | None:
+        """The plan of such a step that the file had; None where it has none, or where that does not
+        keep to the limit. Arguments as those of `planner.plan`."""
+        known = self._found.get(key_of(timeline))
+        choices = None if known is None else _choices(known["choices"], timeline)
+        if known is None or choices is None:
+            return None
+        plan = planned(timeline, links, limit, choices, reserved)
+        if plan is not None:
+            plan.bound = plan.seconds * float(known["bound"])
+        return plan
+
+    def keep(self, plan: Plan) -> None:
+        """Adds a plan, in place of one of such a step, and writes the file.
+
+        Raises FileError where it cannot be written, or has become something else's.
+        """
+        key, seconds = key_of(plan.timeline), plan.seconds
+        text = [[one.policy.value, one.recipe] for one in plan.schedule.choices]
+        self._made.pop(key, None)
+        self._made[key] = {
+            "label": plan.timeline.label,
+            "limit": plan.limit,
+            "seconds": seconds,
+            "bound": plan.bound / seconds if seconds > 0 else 1.0,
+            "choices": text,
+        }
+        others = {at: one for at, one in _read(self._path).items() if at not in self._made}
+        latest = dict([*others.items(), *self._made.items()][-_MOST:])  # others write it too
+        try:
+            with replacing(self._path) as file:
+                file.write(json.dumps({"format": _FORMAT, "plans": latest}).encode())
+        except OSError as error:
+            raise FileError(f"{self._path} cannot be written to: {error}") from error
+
+
+def key_of(timeline: Timeline) -> str:
+    """Equal for steps of one structure."""
+    operations = [one.name for one in timeline.operations]
+    saved = [
+        (
+            one.name, one.nbytes, one.produced, one.last_forward_use, one.uses, one.movable,
+            [(recipe.name, recipe.inputs) for recipe in one.recipes],
+            one.squeeze is not None and (one.squeeze.name, one.squeeze.nbytes),
+        )
+        for one in timeline.saved
+    ]  # fmt: skip
+    text = json.dumps([operations, timeline.forward, saved])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = json.loads(path.read_bytes() or b"null")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error}") from error
+    except ValueError:
+        content = False
+    if content is None:  # it is empty
+        return {}
+    plans = content.get("plans") if isinstance(content, dict) else None
+    if not isinstance(plans, dict) or content.get("format") != _FORMAT:
+        raise FileError(
+            f"{path} is not a file of plans of steps and stays as it is; name another, or delete it"
+        )
+    return {key: one for key, one in plans.items() if _is_plan(one)}
+
+
+def _is_plan(one: object) -> bool:
+    return (
+        isinstance(one, dict)
+        and isinstance(one.get("choices"), list)
+        and isinstance(one.get("bound"), int | float)
+        and 0 <= one["bound"] <= 1
+    )
+
+
+def _choices(given: list[Any], timeline: Timeline) -> list[Choice] | None:
+    """None where they are not choices for the step."""
+    if len(given) != len(timeline.saved):
+        return None
+    try:
+        made = [Choice(Policy(policy), int(recipe)) for policy, recipe in given]
+    except (TypeError, ValueError):
+        return None
+    for choice, one in zip(made, timeline.saved, strict=True):
+        moves = choice.policy is not Policy.KEEP
+        recipe = choice.policy is Policy.REBUILD
+        if (moves and not one.movable) or (recipe and not 0 <= choice.recipe < len(one.recipes)):
+            return None
+        if choice.policy is Policy.SQUEEZE and one.squeeze is None:
+            return None
+    return made
