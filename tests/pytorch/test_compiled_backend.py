@@ -15,7 +15,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
+from functorch.compile import make_boxed_func
 from torch import Tensor, nn
+from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.decomposition import select_decomp_table
 from torch.nn import functional as F
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -29,6 +32,7 @@ from oocdnn.network.planner import Plan, least_limit
 from oocdnn.network.timeline import Link
 from oocdnn.torch.compiled import plans
 from oocdnn.torch.compiled.backend import oocdnn
+from oocdnn.torch.compiled.partition import Partitioner
 from oocdnn.torch.compiled.room import room_of
 
 FAST, SLOW = Link(1e12, 1e12, 2e12, 0.0), Link(1e6, 1e6, 1e6)
@@ -318,12 +322,9 @@ def failure(call: Callable[[], object]) -> BaseException:
     return error.value.inner_exception
 
 
-def test_a_step_that_does_not_fit_says_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_does_not_fit_says_what_would() -> None:
     net, x = made("plain")
     needed = least_limit(first_plan(net, x).timeline)
-    from oocdnn.torch.compiled import partition
-
-    monkeypatch.setattr(partition, "_plans", type(partition._plans)())
     error = failure(lambda: step(within(net, needed - 1), x))
     assert isinstance(error, OutOfMemory)
     assert error.least == needed
@@ -333,10 +334,160 @@ def test_a_step_that_does_not_fit_says_what_would(monkeypatch: pytest.MonkeyPatc
 
 
 def test_later_graphs_pass_the_limit_rather_than_fail(caplog: pytest.LogCaptureFixture) -> None:
+    small, large = nn.Conv2d(3, 2, 1), nn.Sequential(nn.Conv2d(2, 32, 3), nn.Conv2d(32, 32, 3))
+
+    def run(x: Tensor) -> Tensor:
+        x = small(x).sin()
+        torch._dynamo.graph_break()
+        return large(x).sin()
+
+    x = torch.randn(2, 3, 16, 16)
+    step(within(run, ROOMY), x)
+    first, second = (least_limit(plan.timeline) for plan in plans()[-2:])
+    assert first < second
+    torch._dynamo.reset()
+    step(within(run, second - 1), x)
+    assert "the program has compiled graphs before, after graph breaks" in caplog.text
+    assert f"the limit of {second - 1} is passed" in caplog.text
+    assert f"a graph needs {second} bytes" in caplog.text
+
+
+def test_dynamic_sizes_stay_and_are_named() -> None:
     net, x = made("plain")
-    first_plan(net, x)
-    step(within(net, 1), x)
-    assert "the program compiles to several graphs" in caplog.text
+    error = failure(
+        lambda: torch.compile(
+            net, backend=oocdnn, options={"memory_limit": 1 << 16}, dynamic=True
+        )(x)
+    )  # fmt: skip
+    assert "tensors with dynamic sizes stay on the device: compile with dynamic=False" in str(error)
+
+
+# Without Inductor: what is planned is run node by node.
+
+
+def by_nodes(partition: Any) -> Any:
+    def as_it_is(graph: Any, _: Any) -> Any:
+        return make_boxed_func(graph)
+
+    return aot_autograd(
+        fw_compiler=as_it_is, bw_compiler=as_it_is, partition_fn=partition,
+        decompositions=select_decomp_table(), keep_inference_input_mutations=True,
+    )  # fmt: skip
+
+
+def compared(net: nn.Module, x: Tensor, link: Callable[[Link], None], share: float) -> None:
+    """Steps by nodes have the gradients of eager ones, and what they leave in buffers."""
+    link(SLOW)
+    ours, theirs = copy.deepcopy(net), copy.deepcopy(net)
+    step(torch.compile(copy.deepcopy(net), backend=by_nodes(Partitioner(ROOMY, 1.0))), x)
+    limit = limit_at(plans()[-1], share)
+    torch._dynamo.reset()
+    call = torch.compile(ours, backend=by_nodes(Partitioner(limit, 1.0)))
+    for _ in range(2):
+        assert step(call, x) == pytest.approx(step(theirs, x), rel=1e-12)
+    for one, other in zip(gradients(ours), gradients(theirs), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    for one, other in zip(ours.buffers(), theirs.buffers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0.0)
+
+
+class Moving(nn.Module):
+    """Forward overwrites a buffer that it has read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 16) / 8)
+        self.register_buffer("bias", torch.randn(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(4):
+            x = torch.exp(torch.sin(F.linear(x, self.weight, self.bias)))
+        self.bias.mul_(1.5)
+        return x
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_what_reads_an_overwritten_buffer_is_not_computed_again(
+    share: float, wire: Callable[[Link], None]
+) -> None:
+    torch.manual_seed(0)
+    compared(Moving().double(), torch.randn(64, 16, dtype=torch.float64), wire, share)
+
+
+@torch.library.custom_op("oocdnn_tests::noise", mutates_args=())
+def noise(x: Tensor) -> Tensor:
+    noise_runs.append(1)
+    return torch.rand_like(x)
+
+
+noise.register_fake(torch.empty_like)
+noise_runs: list[int] = []
+
+
+class Noisy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 16) / 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(4):
+            y = F.linear(x, self.weight)
+            x = torch.sin(y) * noise(y.detach())
+        return x
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_what_a_custom_operation_computes_is_saved(
+    share: float, wire: Callable[[Link], None]
+) -> None:
+    torch.manual_seed(0)
+    compared(Noisy().double(), torch.randn(64, 16, dtype=torch.float64), wire, share)
+    noise_runs.clear()
+    torch._dynamo.reset()
+    step(torch.compile(Noisy(), backend=by_nodes(Partitioner(1 << 30, 1.0))), torch.randn(64, 16))
+    assert len(noise_runs) == 4
+
+
+class Complex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 16) / 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.view_as_real(torch.exp(1j * torch.sin(F.linear(x, self.weight))))
+
+
+class Item(Complex):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.sin(F.linear(x, self.weight))
+        return torch.exp(y) * y.sum().item()
+
+
+class Masked(Complex):
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x, self.weight)
+        return torch.sin(y[y > 0]).sin()
+
+
+@pytest.mark.parametrize("kind", [Complex, Item, Masked])
+def test_odd_graphs_are_planned(
+    kind: type[nn.Module], wire: Callable[[Link], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    dynamic = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+    with torch._dynamo.config.patch(dynamic):
+        compared(kind().double(), torch.randn(64, 16, dtype=torch.float64), wire, 1.0)
+    assert "without a plan" not in caplog.text
+
+
+def test_hooks_that_copy_what_is_saved_are_named(wire: Callable[[Link], None]) -> None:
+    wire(FAST)
+    net, x = made("plain")
+    call = within(net, limit_at(first_plan(net, x), 0.0))
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda one: one):
+        loss = call(x).sum()
+    with pytest.raises(RuntimeError, match="hooks for saved tensors that copy what they are given"):
+        loss.backward()
 
 
 @pytest.mark.parametrize(
@@ -346,6 +497,7 @@ def test_later_graphs_pass_the_limit_rather_than_fail(caplog: pytest.LogCaptureF
         ({"memory_limit": 0}, "memory_limit is 0; it must be positive"),
         ({"memory_limit": "a lot"}, "memory_limit is 'a lot'"),
         ({"memory_limit": 1 << 30, "planning": 0}, "planning is 0; it must be positive seconds"),
+        ({"memory_limit": 1 << 30, "planning": True}, "planning is True; it must be positive"),
         ({"memory_limit": 1 << 30, "triton.cudagraphs": True}, "CUDA graphs cannot hold"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,17 @@ from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.torch.compiled.arrange import arranged
 from oocdnn.torch.compiled.partition import Partitioner
 
-_OURS = ("memory_limit", "planning")
+_MOST = 1 << 62  # bytes
 _INDUCTOR = {
     "reorder_for_peak_memory": False,
     "_post_fusion_custom_pass": arranged,
     # It knows nothing of copies on their way: memory is free when no reference to it is left.
     "allow_buffer_reuse": False,
 }
+
+
+# The options of programs that have compiled a graph: a program's are the same object for all.
+_compiled: deque[Mapping[str, Any] | None] = deque(maxlen=64)
 
 
 def oocdnn(
@@ -57,7 +62,8 @@ def oocdnn(
     given = dict(options or {})
     limit = _limit(given.pop("memory_limit", None))
     planning = given.pop("planning", 4.0)
-    if not isinstance(planning, int | float) or not 0 < planning < float("inf"):
+    number = isinstance(planning, int | float) and not isinstance(planning, bool)
+    if not number or not 0 < planning < float("inf"):
         raise InvalidProblem(f"planning is {planning!r}; it must be positive seconds")
     wished = torch._TorchCompileInductorWrapper(mode, given, None).config
     if wished.get("triton.cudagraphs"):
@@ -74,23 +80,28 @@ def oocdnn(
         raise Unsupported(
             "the backend oocdnn plans by highspy, which is not there; install it by pip"
         )
-    patches = {**_INDUCTOR, **wished, "custom_partitioner_fn": Partitioner(limit, planning)}
+    later = any(one is options for one in _compiled)
+    _compiled.append(options)
+    partitioner = Partitioner(limit, planning, later)
+    patches = {**_INDUCTOR, **wished, "custom_partitioner_fn": partitioner}
     with aot.patch(enable_autograd_cache=False):  # it would give the graphs of another limit
         compiled: Callable[..., Any] = compile_fx(graph, inputs, config_patches=patches)
     return compiled
 
 
 def _limit(given: int | str | None) -> int:
-    if given is None:
-        share = os.environ.get("OOCDNN_LIMIT")
-        if share is None:
-            raise InvalidProblem(
-                'the backend oocdnn needs a limit: options={"memory_limit": "16GiB"}'
-            )
-        return int(share) - int(os.environ.get("OOCDNN_BUDGET", "0"))
-    limit = byte_count("memory_limit", given)
+    if given is not None:
+        limit = byte_count("memory_limit", given)
+        if limit <= 0:
+            raise InvalidProblem(f"memory_limit is {given!r}; it must be positive")
+        return min(limit, _MOST)
+    share = os.environ.get("OOCDNN_LIMIT")
+    if share is None:
+        raise InvalidProblem('the backend oocdnn needs a limit: options={"memory_limit": "16GiB"}')
+    budget = byte_count("OOCDNN_BUDGET", os.environ.get("OOCDNN_BUDGET", "0"))
+    limit = byte_count("OOCDNN_LIMIT", share) - budget
     if limit <= 0:
-        raise InvalidProblem(f"memory_limit is {given!r}; it must be positive")
+        raise InvalidProblem(f"OOCDNN_LIMIT is {share!r}, of which the budget leaves nothing")
     return limit
 
 

@@ -95,17 +95,28 @@ def _swap_out(x: Tensor, stride: Sequence[int]) -> Tensor:
     return token
 
 
+def _of(token: Tensor) -> _Swapped:
+    swapped = _swapped.get(token.data_ptr())
+    if swapped is None:
+        raise RuntimeError(
+            "a swapped tensor of a compiled step is asked for by a copy of its token: hooks for "
+            "saved tensors that copy what they are given, such as save_on_cpu, cannot be used "
+            "with the backend oocdnn"
+        )
+    return swapped
+
+
 def _finish_swap_out(token: Tensor, x: Tensor) -> None:
     del x  # an operand, so that Inductor does not use its memory for something else before
-    _swapped[token.data_ptr()].left()
+    _of(token).left()
 
 
 def _swap_in(y: Tensor, token: Tensor) -> None:
-    _swapped[token.data_ptr()].come(y)
+    _of(token).come(y)
 
 
 def _finish_swap_in(y: Tensor, token: Tensor) -> None:
-    _swapped[token.data_ptr()].arrived(y)
+    _of(token).arrived(y)
 
 
 def _swap_out_form(x: Tensor, stride: Sequence[int]) -> Tensor:

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 _COPIED = 1 << 28  # bytes of the copy that measures the memory
 _RUNS = 3
+_UNKNOWN = 4096  # a size that the values of tensors decide
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ class Measured:
             size, stride = hints(value.size()), hints(value.stride())
             made = torch.empty_strided(size, stride, dtype=value.dtype, device=device)
             return made.uniform_(-1, 1) if value.dtype.is_floating_point else made.zero_()
-        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        if isinstance(value, torch.SymInt):
+            return hints([value])[0]
+        if isinstance(value, torch.SymFloat | torch.SymBool):
             return value.node.hint
         return value
 
@@ -116,8 +119,14 @@ class Measured:
 
 
 def hints(values: Any) -> list[int]:
-    """Sizes as numbers: of symbols, what they were when the graph was traced."""
-    return [int(one.node.hint) if isinstance(one, torch.SymInt) else int(one) for one in values]
+    """Sizes as numbers: of symbols, what they were when the graph was traced, where that was
+    known."""
+    return [_hint(one) if isinstance(one, torch.SymInt) else int(one) for one in values]
+
+
+def _hint(size: torch.SymInt) -> int:
+    hint = size.node.hint
+    return _UNKNOWN if hint is None else int(hint)
 
 
 def nbytes_of(node: fx.Node) -> int:

@@ -101,6 +101,12 @@ class Joint:
         ]
         return Timeline(tuple(self._operations()), of.forward, tuple(saved))
 
+    def hint(self) -> str:
+        """What keeps values from moving, for a message."""
+        if all(is_dense(value) for value in self.saved):
+            return ""
+        return "; tensors with dynamic sizes stay on the device: compile with dynamic=False"
+
     def places(self) -> dict[str, int]:
         """Positions in the timeline by the names of nodes."""
         found = {value.name: number for value, number in self._of.position.items()}

@@ -51,7 +51,7 @@ class Kernels:
     """
 
     def __init__(self, graph: fx.Graph, outputs: int) -> None:
-        self.kinds = Kinds()
+        self.kinds = Kinds(graph)
         self._calls = [node for node in graph.nodes if node.op == "call_function"]
         self.order = {node: index for index, node in enumerate(graph.nodes)}
         results = list(graph.output_node().args[0])
@@ -81,6 +81,8 @@ class Kernels:
             found: set[fx.Node] = set()
             for one in node.all_input_nodes:
                 value = self.kinds.value(one)
+                if not isinstance(value.meta.get("val"), Tensor):
+                    continue  # a size
                 if value.op != "call_function" or self.in_memory(value):
                     found.add(value)
                 else:
@@ -192,6 +194,8 @@ class Kernels:
             return True
         if self.kinds.is_random(node):  # unless it becomes a mask of dropout
             return not all(map(is_bool, self._readers(value)))
+        if not self.kinds.repeats(node):
+            return True
         if is_bool(value) and self._is_drawn(value):
             return True
         return bool(node.all_input_nodes) and any(

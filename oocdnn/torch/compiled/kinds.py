@@ -8,18 +8,30 @@ import torch
 from torch import Tensor, fx
 from torch._functorch.partitioners import get_default_op_list
 from torch._inductor.lowering import fallbacks, lowerings
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy
 
 from oocdnn.torch.compiled.costs import nbytes_of
 
+_OWN = frozenset(("aten", "prims"))
 _REDUCES = 4  # a result that is so many times smaller than the operands is a reduction's
 
 
 class Kinds:
-    """By PyTorch's own lists."""
+    """By PyTorch's own lists.
 
-    def __init__(self) -> None:
+    Args:
+        graph: Whose nodes are asked about.
+    """
+
+    def __init__(self, graph: fx.Graph) -> None:
         self._known = get_default_op_list()
+        self._written = {
+            self.value(one)
+            for node in graph.nodes
+            if node.op == "call_function" and self.is_mutable(node)
+            for one in _written_by(node)
+        }
 
     def is_view(self, node: fx.Node) -> bool:
         return bool(self._known.is_view(node) or getattr(node.target, "is_view", False))
@@ -50,8 +62,12 @@ class Kinds:
         return not is_bool(node) and _REDUCES * nbytes_of(node) < read
 
     def repeats(self, node: fx.Node) -> bool:
-        """Whether a node gives the same again."""
-        return not self.is_random(node) and not self.is_mutable(node)
+        """Whether a node gives the same again, and does nothing else. That is known of PyTorch's
+        own operations, which read nothing that the graph overwrites."""
+        known = node.target is operator.getitem or getattr(node.target, "namespace", "") in _OWN
+        if not known or self.is_random(node) or self.is_mutable(node):
+            return False
+        return not any(self.value(one) in self._written for one in node.all_input_nodes)
 
     @staticmethod
     def is_mutable(node: fx.Node) -> bool:
@@ -61,8 +77,23 @@ class Kinds:
     def value(self, node: fx.Node) -> fx.Node:
         """What a view is of; other nodes themselves."""
         while node.op == "call_function" and self.is_view(node):
+            if not isinstance(node.args[0], fx.Node):  # of a constant
+                break
             node = node.args[0]
         return node
+
+
+def _written_by(node: fx.Node) -> list[fx.Node]:
+    """The operands that an operation overwrites."""
+    arguments = node.target._schema.arguments
+    given = {one.name: value for one, value in zip(arguments, node.args, strict=False)}
+    given |= node.kwargs
+    written = [
+        given.get(one.name)
+        for one in arguments
+        if one.alias_info is not None and one.alias_info.is_write
+    ]
+    return [one for one in tree_leaves(written) if isinstance(one, fx.Node)]
 
 
 def operation(value: fx.Node) -> fx.Node:

@@ -39,10 +39,11 @@ class Partitioner(CustomPartitionerFn):
     Args:
         limit: Device bytes of the process.
         planning: Seconds for one graph's plan.
+        later: Whether the program has compiled a graph before.
     """
 
-    def __init__(self, limit: int, planning: float) -> None:
-        self._limit, self._planning = limit, planning
+    def __init__(self, limit: int, planning: float, later: bool = False) -> None:
+        self._limit, self._planning, self._later = limit, planning, later
 
     def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **given: Any) -> Modules:
         given.pop("compiler", None)
@@ -50,7 +51,7 @@ class Partitioner(CustomPartitionerFn):
         try:
             gm.graph.eliminate_dead_code()
             gm.graph = fx_graph_cse(gm.graph)
-            graph = _Planned(gm, given["num_fwd_outputs"], self._limit, self._planning)
+            graph = _Planned(gm, given["num_fwd_outputs"], self._limit, self._planning, self._later)
             parts: Modules = min_cut_rematerialization_partition(gm, joint_inputs, **given)
             made = graph.swapped(*parts)
         except OutOfMemory:
@@ -68,8 +69,7 @@ class Partitioner(CustomPartitionerFn):
         return made
 
     def uuid(self) -> str:
-        """One for all: Inductor's cache has what it makes of forward and of backward, in which the
-        plan shows."""
+        """One for all: what Inductor makes of forward and of backward shows the plan."""
         return "oocdnn"
 
 
@@ -81,29 +81,32 @@ class _Planned:
         outputs: How many of its results are forward's.
         limit: Device bytes of the process.
         planning: Seconds.
+        later: Whether the limit may be passed rather than the graph refused.
     """
 
-    def __init__(self, gm: fx.GraphModule, outputs: int, limit: int, planning: float) -> None:
+    def __init__(
+        self, gm: fx.GraphModule, outputs: int, limit: int, planning: float, later: bool
+    ) -> None:
         room = room_of(device_of(gm.graph))
         joint = self._joint = Joint(gm.graph, outputs, room.costs, room.least)
         self._outputs = outputs
         left, least = room.within(limit), least_limit(joint.timeline)
         if left < least:
             used, needed = limit - left, limit - left + least
-            if not _plans:
+            if not later:
                 raise OutOfMemory(
                     f"the compiled step needs {least} bytes for tensors where everything that can "
                     f"move is moved, and {used} for parameters, optimizers, CUDA's context and "
                     f"gaps between tensors; the limit is {limit}: raise it to {needed}, or take a "
-                    "smaller batch",
+                    f"smaller batch{joint.hint()}",
                     least=needed,
                 )
             # What earlier graphs save is in use now; they were planned without this one.
             _log.warning(
                 "oocdnn: a graph needs %d bytes beside %d that are in use; the limit of %d is "
-                "passed, as the program compiles to several graphs (fullgraph=True says where it "
-                "breaks)",
-                least, used, limit,
+                "passed: the program has compiled graphs before, after graph breaks "
+                "(fullgraph=True says where) or for other sizes%s",
+                least, used, limit, joint.hint(),
             )  # fmt: skip
             left = least
         self.plan = plan(joint.timeline, room.links, left, seconds=planning)
