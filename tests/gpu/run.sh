@@ -107,7 +107,8 @@ step plans python3 -m pytest -q tests/python/test_remembered.py \
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
 step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/gpu/test_torch_peers.py tests/pytorch "$@"
-step limit python3 -m pytest -q -rs tests/gpu/test_memory_limit.py tests/gpu/test_program.py "$@"
+step limit python3 -m pytest -q -rs tests/gpu/test_memory_limit.py tests/gpu/test_program.py \
+  tests/gpu/test_compiled_backend.py "$@"
 step limit-bits measured limit_bits ${LIMIT_BITS-}
 step limit-networks python3 -m oocdnn bench training ${OUT:+--out "$OUT/training/limit_networks.json"} \
   ${LIMIT_NETWORKS---profile}

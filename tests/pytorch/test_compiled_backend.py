@@ -8,6 +8,7 @@ import gc
 import importlib.metadata
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -509,6 +510,47 @@ def test_bad_options_are_named(
     error = failure(lambda: torch.compile(net, backend=oocdnn, options=options)(x))
     assert isinstance(error, InvalidProblem)
     assert words in str(error)
+
+
+class Own(nn.Module):
+    """A class of the program's, which Dynamo compiles inside of DistributedDataParallel."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    distributed = pytest.importorskip("torch.distributed")
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
+    )
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group")
+def test_distributed_training_needs_one_graph(wire: Callable[[Link], None]) -> None:
+    from torch.nn.parallel import DistributedDataParallel
+
+    wire(FAST)
+    net, x = made("plain")
+    limit = limit_at(first_plan(net, x), 0.0)
+    other = copy.deepcopy(net)
+    error = failure(lambda: step(within(DistributedDataParallel(Own(net)), limit), x))
+    assert isinstance(error, InvalidProblem)
+    assert "torch._dynamo.config.optimize_ddp = False" in str(error)
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(optimize_ddp=False):
+        step(within(DistributedDataParallel(Own(net)), limit), x)
+    step(other, x)
+    for ours, theirs in zip(gradients(net), gradients(other), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert any(one.policy is Policy.SWAP for one in plans()[-1].schedule.choices)
 
 
 def test_options_of_nobody_are_refused_and_those_of_inductor_are_taken() -> None:
