@@ -59,9 +59,8 @@ class Measured:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        with _disable_current_modes():
-            source = torch.empty(_COPIED, dtype=torch.uint8, device=device)
-            copied = self._run(lambda: source.clone())
+        source = torch.empty(_COPIED, dtype=torch.uint8, device=device)
+        copied = self._run(lambda: source.clone())
         self.bandwidth = 2 * _COPIED / copied.seconds
         self._estimated = Estimated(self.bandwidth, float("inf"))
         self._known: dict[Any, Cost] = {}

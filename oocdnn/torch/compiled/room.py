@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch.optim import Optimizer
+from torch.utils._python_dispatch import _disable_current_modes
 
 from oocdnn.network.timeline import Link
 from oocdnn.torch.compiled.copies import card_of
@@ -35,7 +36,8 @@ class Room:
         self.least = self.card.least_bytes
         self.costs: Costs
         if device.type == "cuda":
-            self.links, self.costs = [measured(self.card)], Measured(device)
+            with _disable_current_modes():  # the compiler's own tensors have no memory
+                self.links, self.costs = [measured(self.card)], Measured(device)
         else:  # whatever copies take, of which there is no need on the CPU
             self.links, self.costs = [Link(1e10, 1e10, 1.7e10)], Estimated(2e10, 1e11)
 
