@@ -153,13 +153,12 @@ def limit_at(plan: Plan, share: float) -> int:
 @pytest.mark.parametrize(
     ("link", "share", "last"), [(FAST, 0.0, True), (SLOW, 0.5, False)], ids=["fast", "slow"]
 )
-@pytest.mark.parametrize("name", NETS)
 def test_steps_are_those_of_inductor(
-    name: str, link: Link, share: float, last: bool, wire: Callable[[Link], None]
+    link: Link, share: float, last: bool, wire: Callable[[Link], None]
 ) -> None:
     """A fast wire has values swapped, a slow one has them computed again."""
     wire(link)
-    net, x = made(name, last)
+    net, x = made("residual", last)
     limit = limit_at(first_plan(net, x), share)
     other = copy.deepcopy(net)
     expected = [step(torch.compile(other), x) for _ in range(3)]
@@ -376,9 +375,8 @@ def by_nodes(partition: Any) -> Any:
     )  # fmt: skip
 
 
-def compared(net: nn.Module, x: Tensor, link: Callable[[Link], None], share: float) -> None:
+def compared(net: nn.Module, x: Tensor, share: float) -> Plan:
     """Steps by nodes have the gradients of eager ones, and what they leave in buffers."""
-    link(SLOW)
     ours, theirs = copy.deepcopy(net), copy.deepcopy(net)
     step(torch.compile(copy.deepcopy(net), backend=by_nodes(Partitioner(ROOMY, 1.0))), x)
     limit = limit_at(plans()[-1], share)
@@ -390,6 +388,24 @@ def compared(net: nn.Module, x: Tensor, link: Callable[[Link], None], share: flo
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
     for one, other in zip(ours.buffers(), theirs.buffers(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=0.0)
+    return plans()[-1]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("share", [0.6, 0.3, 0.0])
+@pytest.mark.parametrize("link", [FAST, SLOW], ids=["fast", "slow"])
+@pytest.mark.parametrize("name", NETS)
+def test_plans_change_nothing_that_is_computed(
+    name: str, link: Link, share: float, last: bool, wire: Callable[[Link], None]
+) -> None:
+    wire(link)
+    net, x = made(name, last)
+    kept = [layer for layer in net if not isinstance(layer, nn.Dropout)]  # drawn in another order
+    plan = compared(nn.Sequential(*kept), x, share)
+    assert plan.peak_bytes < plan.timeline.peak_bytes
+    moved = {choice.policy for choice in plan.schedule.choices} - {Policy.KEEP}
+    assert moved
+    assert link is SLOW or moved == {Policy.SWAP}
 
 
 class Moving(nn.Module):
@@ -411,8 +427,9 @@ class Moving(nn.Module):
 def test_what_reads_an_overwritten_buffer_is_not_computed_again(
     share: float, wire: Callable[[Link], None]
 ) -> None:
+    wire(SLOW)
     torch.manual_seed(0)
-    compared(Moving().double(), torch.randn(64, 16, dtype=torch.float64), wire, share)
+    compared(Moving().double(), torch.randn(64, 16, dtype=torch.float64), share)
 
 
 @torch.library.custom_op("oocdnn_tests::noise", mutates_args=())
@@ -441,8 +458,9 @@ class Noisy(nn.Module):
 def test_what_a_custom_operation_computes_is_saved(
     share: float, wire: Callable[[Link], None]
 ) -> None:
+    wire(SLOW)
     torch.manual_seed(0)
-    compared(Noisy().double(), torch.randn(64, 16, dtype=torch.float64), wire, share)
+    compared(Noisy().double(), torch.randn(64, 16, dtype=torch.float64), share)
     noise_runs.clear()
     torch._dynamo.reset()
     step(torch.compile(Noisy(), backend=by_nodes(Partitioner(1 << 30, 1.0))), torch.randn(64, 16))
@@ -474,10 +492,11 @@ class Masked(Complex):
 def test_odd_graphs_are_planned(
     kind: type[nn.Module], wire: Callable[[Link], None], caplog: pytest.LogCaptureFixture
 ) -> None:
+    wire(SLOW)
     torch.manual_seed(0)
     dynamic = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
     with torch._dynamo.config.patch(dynamic):
-        compared(kind().double(), torch.randn(64, 16, dtype=torch.float64), wire, 1.0)
+        compared(kind().double(), torch.randn(64, 16, dtype=torch.float64), 1.0)
     assert "without a plan" not in caplog.text
 
 
