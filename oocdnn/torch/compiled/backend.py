@@ -81,11 +81,11 @@ def oocdnn(
             "the backend oocdnn plans by highspy, which is not there; install it by pip"
         )
     later = any(one is options for one in _compiled)
-    _compiled.append(options)
     partitioner = Partitioner(limit, planning, later)
     patches = {**_INDUCTOR, **wished, "custom_partitioner_fn": partitioner}
     with aot.patch(enable_autograd_cache=False):  # it would give the graphs of another limit
         compiled: Callable[..., Any] = compile_fx(graph, inputs, config_patches=patches)
+    _compiled.append(options)
     return compiled
 
 
