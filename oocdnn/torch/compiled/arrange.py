@@ -44,21 +44,24 @@ def _arranged(nodes: list[_Node]) -> list[_Node]:
         OrderedSet(V.graph.get_output_names()),
     )
     places = {node.name: number for number, node in enumerate(V.graph.module.graph.nodes)}
-    left = {}  # the copies, by their places
-    for node in nodes:
-        place = _place(node, places)
-        if place is not None:
-            left[id(node)] = place, node
+    found = [(_place(node, places), node) for node in nodes]
+    left = [(place, node) for place, node in found if place is not None]  # the copies
     if not left:
         return ordered
+    left.sort(key=lambda one: one[0])
+    copied = {id(node) for _, node in left}
     made = _Order(nodes)
-    for kernel in (node for node in ordered if id(node) not in left):
+    for kernel in (node for node in ordered if id(node) not in copied):
         reached = max((places.get(one.name, -1) for one in _origins(kernel)), default=-1)
-        for place, copy in sorted(left.values(), key=lambda one: one[0]):
+        later = []
+        for place, copy in left:
             if place < reached and made.ready(copy):
                 made.add(copy)
+            else:
+                later.append((place, copy))
+        left = later
         made.add(kernel)
-    for _, copy in sorted(left.values(), key=lambda one: one[0]):
+    for _, copy in left:
         made.add(copy)
     return made.nodes
 
@@ -76,7 +79,7 @@ class _Order:
         self._made = {out.get_name(): node for node in nodes for out in node.get_outputs()}
 
     def ready(self, node: _Node) -> bool:
-        """Whether all that a node depends on is there."""
+        """Whether all dependencies of a node are in the order."""
         return all(id(one) in self._done for one in self._needed(node))
 
     def add(self, node: _Node) -> None:
@@ -103,7 +106,7 @@ def _origins(node: _Node) -> list[fx.Node]:
 
 
 def _place(node: _Node, places: dict[str, int]) -> int | None:
-    """Of a copy, or of the memory that it fills, in the graph; None for a kernel."""
+    """The position of a copy, or of its target's allocation, in the graph; None for a kernel."""
     found = [
         places.get(one.name, -1)
         for one in _origins(node)
