@@ -18,6 +18,20 @@ from oocdnn.cli.common import plain_errors
 _ARITHMETIC = ("fp32", "tf32", "bf16", "fp16")
 
 
+@contextmanager
+def _growing_segments() -> Iterator[None]:
+    """PyTorch reads it where it first allocates on a GPU."""
+    name = "PYTORCH_CUDA_ALLOC_CONF"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "expandable_segments:True"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
 @click.option("--list", "lists", is_flag=True, help="List cases, networks and peers.")
@@ -46,6 +60,7 @@ _ARITHMETIC = ("fp32", "tf32", "bf16", "fp16")
 @click.option("--page", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_context
 @plain_errors
+@_growing_segments()
 def training(
     context: click.Context,
     /,
@@ -69,38 +84,6 @@ def training(
     for name in ("torch", "highspy"):
         if importlib.util.find_spec(name) is None:
             raise click.ClickException(f"{name} is not installed; the extra torch brings it")
-    with _growing_segments():
-        failed = _train(lists, quick, peers, shares, seconds, device, out, page, cases, more)
-    context.exit(1 if failed else 0)
-
-
-@contextmanager
-def _growing_segments() -> Iterator[None]:
-    """PyTorch reads it where it first allocates on a GPU."""
-    name = "PYTORCH_CUDA_ALLOC_CONF"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "expandable_segments:True"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
-def _train(
-    lists: bool,
-    quick: bool,
-    peers: tuple[str, ...],
-    shares: tuple[float, ...],
-    seconds: float,
-    device: str,
-    out: str,
-    page: Path | None,
-    cases: tuple[str, ...],
-    more: dict[str, Any],
-) -> bool:
-    """True if a row failed."""
     from oocdnn.bench.training import study
     from oocdnn.bench.training.device import device_of
     from oocdnn.bench.training.models import MODELS
@@ -111,7 +94,7 @@ def _train(
     if lists:
         for title, names in (("cases", study.CASES), ("networks", MODELS), ("peers", PEERS)):
             click.echo(f"{title}: {' '.join(names)}")
-        return False
+        return
     known = tuple(PEERS)
     unknown = [name for name in peers if name not in (*known, "all")]
     if unknown:
@@ -129,4 +112,4 @@ def _train(
     study.measure(made, rows, cases or tuple(study.CASES), wish)
     if page is not None:
         page.write_text(page_of(rows.rows, shlex.join(sys.argv[1:])), encoding="utf-8")
-    return bool(rows.failed)
+    context.exit(1 if rows.failed else 0)
