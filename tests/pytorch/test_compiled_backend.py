@@ -444,11 +444,13 @@ noise.register_fake(torch.empty_like)
 noise_runs: list[int] = []
 
 
-class Noisy(nn.Module):
+class Weighted(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(16, 16) / 8)
 
+
+class Noisy(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(4):
             y = F.linear(x, self.weight)
@@ -469,22 +471,18 @@ def test_what_a_custom_operation_computes_is_saved(
     assert len(noise_runs) == 4
 
 
-class Complex(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(16, 16) / 8)
-
+class Complex(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         return torch.view_as_real(torch.exp(1j * torch.sin(F.linear(x, self.weight))))
 
 
-class Item(Complex):
+class Item(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.sin(F.linear(x, self.weight))
         return torch.exp(y) * y.sum().item()
 
 
-class Masked(Complex):
+class Masked(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         y = F.linear(x, self.weight)
         return torch.sin(y[y > 0]).sin()
