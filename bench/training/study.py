@@ -523,7 +523,7 @@ class Study:
 
 
 def _told(plan: Plan, row: Row) -> Row:
-    """What a plan has predicted, beside what was measured."""
+    """Columns of a row: the plan's predictions, and measurements divided by them."""
     told = plan.explain()
     return {
         "predicted_seconds": told.step,

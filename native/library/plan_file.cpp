@@ -112,7 +112,7 @@ Result<bool> HasTable(Database* database) {
 // The settings and the table of a file that may be new.
 Status Prepare(Database* database) {
   OOC_TRY(Own(database));
-  // Where the switch cannot be made now, another process makes it.
+  // A connection that fails to switch leaves the switch to another process.
   Status switched = database->Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
   if (IsDamaged(switched)) return switched;
   OOC_TRY(database->Execute("BEGIN IMMEDIATE"));

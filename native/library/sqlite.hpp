@@ -25,7 +25,7 @@ constexpr const char* kSqliteRemedy =
 // What SQLite fails with is kFileError, its own code in detail(). Whether that means a file that is
 // no database, or a damaged one, or one in which a statement does not end.
 bool IsDamaged(const Status& status);
-// Whether others held the file for longer than was waited.
+// True if another connection held its lock on the file beyond the patience.
 bool IsBusy(const Status& status);
 // A status that IsDamaged: the file holds what this library does not write.
 Status Damaged(const char* why);

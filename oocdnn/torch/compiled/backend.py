@@ -106,7 +106,7 @@ def _limit(given: int | str | None) -> int:
 
 
 def _is_split() -> bool:
-    """Whether the graph is one of a bucket's parameters."""
+    """Whether DistributedDataParallel compiles one graph for each bucket of gradients."""
     if not torch.distributed.is_available():
         return False
     from torch.nn.parallel import DistributedDataParallel

@@ -35,7 +35,7 @@ class Costs(Protocol):
     bandwidth: float  # bytes a second of the device's memory, both ways together
 
     def of(self, node: fx.Node) -> Cost:
-        """Of a node that is run as it is."""
+        """The cost of a node that Inductor does not fuse."""
 
 
 class Estimated:

@@ -54,7 +54,7 @@ class Joint:
 
     @cached_property
     def _uses(self) -> dict[int, set[fx.Node]]:
-        """Of each kernel of backward, the values of forward that it reads."""
+        """The forward values that each backward kernel reads, by the kernel's position."""
         of = self._of
         return {
             number: self._from_forward(of.kernels[number].reads)
