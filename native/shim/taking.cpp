@@ -26,11 +26,22 @@ std::optional<int64_t> GivenBudget() {
   return bytes.ok() && bytes.value() > 0 ? std::optional(bytes.value()) : std::nullopt;
 }
 
+// The client's part of a limit within which its training is planned; the plan counts workspaces.
+std::optional<int64_t> PlannedBytes() {
+  const auto limit = Get(Var::kLimit);
+  if (!limit || !Get(Var::kPlan)) return std::nullopt;
+  const Result<int64_t> bytes = ParseBytes(*limit);
+  if (!bytes.ok()) return std::nullopt;
+  return std::max<int64_t>(bytes.value() - GivenBudget().value_or(0), 0);
+}
+
 // What the real library may want. Layers that share a workspace have nothing beside it.
 int64_t MostWorkspace() {
   if (TotalWorkspace()) return 0;
   int64_t most = kMostWorkspace;
-  if (const auto given = GivenBudget()) {
+  if (const auto planned = PlannedBytes()) {
+    most = std::min(most, *planned);
+  } else if (const auto given = GivenBudget()) {
     most = *given;
   } else if (const int64_t free = FreeBytes(); free > 0) {
     most = std::min(most, free / 5 * 4);

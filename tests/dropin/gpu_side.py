@@ -215,6 +215,27 @@ def test_a_configuration_has_the_workspace_of_its_plan(graphs):
         assert size == workspace_of(graphs, graphs.plan(config)) < 2**24
 
 
+def test_a_planned_program_has_room_for_workspaces(graphs, monkeypatch):
+    """The plan of its training counts them; the budget is for tiles alone."""
+    monkeypatch.setenv("OOC_FAKE_HUNGRY", str(2**20))  # of each of two images
+    monkeypatch.setenv("OOCDNN_BUDGET", str(2**20))
+    graph = Problem(graphs).graph
+
+    def is_offered() -> bool:
+        configs = graphs.configurations(graph, MOST)
+        return 2**21 in [
+            graphs.get(one, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0] for one in configs
+        ]
+
+    assert not is_offered()
+    monkeypatch.setenv("OOCDNN_LIMIT", str(2**30))
+    assert not is_offered()
+    monkeypatch.setenv("OOCDNN_PLAN", "1")
+    assert is_offered()
+    monkeypatch.setenv("OOCDNN_LIMIT", str(2**21))
+    assert not is_offered()
+
+
 def notes_of(graphs, config) -> list[int]:
     engine = graphs.get(
         config, "ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", into=graphs.make("ENGINE")
