@@ -8,15 +8,20 @@ they stand among the graph's nodes.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
+from collections import deque
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import fx
 from torch._inductor.memory import reorder_for_peak_memory
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
 from oocdnn.torch.compiled import copies
+from oocdnn.torch.compiled.costs import nbytes_of
 
 _COPIES = frozenset(
     (copies.swap_out, copies.finish_swap_out, copies.swap_in, copies.finish_swap_in)
@@ -50,20 +55,56 @@ def _arranged(nodes: list[_Node]) -> list[_Node]:
         return ordered
     left.sort(key=lambda one: one[0])
     copied = {id(node) for _, node in left}
+    kernels = [node for node in ordered if id(node) not in copied]
+    computed = [_computed(node) for node in kernels]
+    reached = np.array([max((places.get(n.name, -1) for n in ns), default=-1) for ns in computed])
+    nbytes = np.array([max(map(nbytes_of, nodes), default=0) for nodes in computed])
+    chain = _ascending(reached, nbytes)
+    waiting = deque((_before(chain, reached, place), node) for place, node in left)
     made = _Order(nodes)
-    for kernel in (node for node in ordered if id(node) not in copied):
-        reached = max((places.get(one.name, -1) for one in _origins(kernel)), default=-1)
-        later = []
-        for place, copy in left:
-            if place < reached and made.ready(copy):
+    for number, kernel in enumerate(kernels):
+        for _ in range(len(waiting)):
+            before, copy = waiting.popleft()
+            if before <= number and made.ready(copy):
                 made.add(copy)
             else:
-                later.append((place, copy))
-        left = later
+                waiting.append((before, copy))
         made.add(kernel)
-    for _, copy in left:
+    for _, copy in waiting:
         made.add(copy)
     return made.nodes
+
+
+def _ascending(reached: NDArray[np.int64], nbytes: NDArray[np.int64]) -> list[int]:
+    """Kernels in the graph's order, those that compute the most bytes.
+
+    Others run far from their places: those of parameters and of single numbers, and those that are
+    fused from far nodes.
+
+    Args:
+        reached: The last place in the graph that each kernel computes.
+        nbytes: The largest value that each computes.
+    """
+    most = np.zeros(len(reached), np.int64)  # bytes of the kernels that end with each
+    previous = np.full(len(reached), -1)
+    for number, place in enumerate(reached):
+        before = np.where(reached[:number] <= place, most[:number], -1)
+        if number and before.max() >= 0:
+            previous[number] = before.argmax()
+        most[number] = nbytes[number] + max(before.max(initial=0), 0)
+    found: list[int] = []
+    number = int(most.argmax()) if len(most) else -1
+    while number >= 0:
+        found.append(number)
+        number = int(previous[number])
+    return found[::-1]
+
+
+def _before(chain: list[int], reached: NDArray[np.int64], place: int) -> int:
+    """The kernel that a copy is put before: the first of the chain that computes what comes after
+    the copy's place in the graph."""
+    at = bisect_right(chain, place, key=lambda number: int(reached[number]))
+    return chain[at] if at < len(chain) else len(reached)
 
 
 class _Order:
@@ -99,6 +140,12 @@ class _Order:
     def _needed(self, node: _Node) -> list[_Node]:
         found = (self._made.get(one.name) for one in node.unmet_dependencies)
         return [one for one in found if one is not None and one is not node]
+
+
+def _computed(node: _Node) -> list[fx.Node]:
+    """What a kernel computes, without what is written back to the graph's inputs: those nodes are
+    the graph's last, and are fused with what computes the values."""
+    return [one for one in _origins(node) if one.target is not torch.ops.aten.copy_.default]
 
 
 def _origins(node: _Node) -> list[fx.Node]:

@@ -16,6 +16,9 @@ from oocdnn.torch.compiled.costs import Cost, Costs, nbytes_of
 from oocdnn.torch.compiled.kernels import Kernel, Kernels
 from oocdnn.torch.compiled.kinds import is_dense, must_recompute, must_save, operation
 
+# Inductor writes nodes with this mark to memory, in the traced memory order. Others it computes
+# anew in each kernel that reads them, whose operands then stay in memory until the last of these.
+_WRITTEN = "inductor_realize_to_strides"
 _MOST = 4  # operations that are not fused in one recipe
 
 
@@ -131,6 +134,8 @@ class Joint:
             node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
         for node in {operation(value) for value in kept} - again:
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        for value in filter(is_dense, of.position):
+            value.meta[_WRITTEN] = True
 
     def _moves(self, value: fx.Node) -> bool:
         held = value in self._of.forward_results

@@ -90,7 +90,8 @@ class _Planned:
         room = room_of(device_of(gm.graph))
         joint = self._joint = Joint(gm.graph, outputs, room.costs, room.least)
         self._outputs = outputs
-        left, least = room.within(limit), least_limit(joint.timeline)
+        least = least_limit(joint.timeline)  # nodes are run to measure their costs
+        left = room.within(limit)
         if left < least:
             used, needed = limit - left, limit - left + least
             if not later:

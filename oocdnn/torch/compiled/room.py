@@ -17,7 +17,7 @@ from oocdnn.torch.compiled.copies import card_of
 from oocdnn.torch.compiled.costs import Costs, Estimated, Measured
 from oocdnn.torch.limit.link import measured
 
-_GAPS = 0.03  # of the limit, between the allocator's tensors
+_GAPS = 0.05  # of the limit, between the allocator's tensors
 _ADAPTIVE = 2  # tensors of a parameter's size that an optimizer keeps, where that is not known
 
 
@@ -46,6 +46,7 @@ class Room:
         now, CUDA's context, and what optimizers will allocate."""
         if self.device.type != "cuda":
             return limit
+        self.card.trim()
         held = self.card.held() + self.card.others() + _states(self.device)
         return int(limit * (1 - _GAPS)) - held
 
