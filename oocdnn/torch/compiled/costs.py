@@ -15,8 +15,11 @@ from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from oocdnn.torch.limit.card import Card
+
 _COPIED = 1 << 28  # bytes of the copy that measures the memory
 _RUNS = 3
+_AHEAD = 2e-3  # seconds of other work on the device, in which the host enqueues the runs
 _UNKNOWN = 4096  # a size that the values of tensors decide
 
 
@@ -57,8 +60,8 @@ class Estimated:
 class Measured:
     """By running on a GPU, once for each form of operands."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, card: Card) -> None:
+        self._device, self._card = device, card
         source = torch.empty(_COPIED, dtype=torch.uint8, device=device)
         copied = self._run(lambda: source.clone())
         self.bandwidth = 2 * _COPIED / copied.seconds
@@ -103,6 +106,7 @@ class Measured:
         torch.cuda.reset_peak_memory_stats(index)
         before, marks = torch.cuda.memory_allocated(index), []
         with torch.cuda.device(index):
+            self._card.busy(_AHEAD)
             for _ in range(_RUNS):
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 begin.record()

@@ -37,7 +37,7 @@ class Room:
         self.costs: Costs
         if device.type == "cuda":
             with _disable_current_modes():  # the compiler's own tensors have no memory
-                self.links, self.costs = [measured(self.card)], Measured(device)
+                self.links, self.costs = [measured(self.card)], Measured(device, self.card)
         else:  # whatever copies take, of which there is no need on the CPU
             self.links, self.costs = [Link(1e10, 1e10, 1.7e10)], Estimated(2e10, 1e11)
 
