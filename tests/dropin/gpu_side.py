@@ -223,9 +223,7 @@ def test_a_planned_program_has_room_for_workspaces(graphs, monkeypatch):
 
     def is_offered() -> bool:
         configs = graphs.configurations(graph, MOST)
-        return 2**21 in [
-            graphs.get(one, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0] for one in configs
-        ]
+        return 2**21 in [graphs.get(one, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0] for one in configs]
 
     assert not is_offered()
     monkeypatch.setenv("OOCDNN_LIMIT", str(2**30))

@@ -20,6 +20,7 @@ from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.virtualized import V
 from torch.nn import functional as F
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -31,7 +32,7 @@ from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan, least_limit
 from oocdnn.network.timeline import Link
-from oocdnn.torch.compiled import plans
+from oocdnn.torch.compiled import arrange, copies, plans
 from oocdnn.torch.compiled.backend import oocdnn
 from oocdnn.torch.compiled.partition import Partitioner
 from oocdnn.torch.compiled.room import room_of
@@ -190,6 +191,47 @@ def test_what_is_planned_is_what_inductor_allocates(wire: Callable[[Link], None]
     assert measured_less == pytest.approx(planned_less, rel=0.3)
 
 
+def test_copies_stand_among_kernels_where_the_plan_has_them(
+    wire: Callable[[Link], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Convolutions that precede a copy in the graph precede it in Inductor's order."""
+    wire(Link(1e9, 1e9, 2e9, 0.0))  # a copy takes as long as several kernels
+    aten = torch.ops.aten
+    convolutions = aten.convolution.default, aten.convolution_backward.default
+    orders: list[dict[str, set[str]]] = []
+
+    def recorded(nodes: list[Any], arrange: Any = arrange._arranged) -> list[Any]:
+        made = arrange(nodes)
+        in_graph = list(V.graph.module.graph.nodes)
+        in_order = [n for node in made if node.is_extern() for n in origins(node)]
+        orders.extend(copies_before(one) for one in (in_graph, in_order))
+        return made
+
+    origins = arrange._origins
+
+    def copies_before(nodes: list[Any]) -> dict[str, set[str]]:
+        """For each convolution."""
+        found, left = {}, set()
+        for node in nodes:
+            if node.target in convolutions:
+                found.setdefault(node.name, set(left))
+            elif node.target in copies.OPERATORS:
+                left.add(node.name)
+        return found
+
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *(Block(8) for _ in range(8)))
+    x = torch.randn(8, 3, 32, 32)
+    limit = limit_at(first_plan(net, x), 0.3)
+    monkeypatch.setattr(arrange, "_arranged", recorded)
+    step(within(net, limit), x)
+    forward, in_forward, backward, in_backward = orders
+    assert (forward, backward) == (in_forward, in_backward)
+    assert len(forward) == len(backward) == 17
+    for order in (forward, backward):  # where one that forward began ends too
+        *_, last = order.values()
+        assert any(name.startswith("finish_swap_out") for name in last)
+
+
 def peak(call: Callable[[], object]) -> int:
     """Most bytes that the CPU's allocator has given away during a call."""
     with torch.profiler.profile(profile_memory=True) as profile:
@@ -204,8 +246,6 @@ def peak(call: Callable[[], object]) -> int:
 
 def test_host_memory_is_given_back(wire: Callable[[Link], None]) -> None:
     """After backward, and without one."""
-    from oocdnn.torch.compiled import copies
-
     wire(FAST)
     net, x = made("residual")
     call = within(net, limit_at(first_plan(net, x), 0.0))

@@ -23,9 +23,7 @@ from torch.utils._ordered_set import OrderedSet
 from oocdnn.torch.compiled import copies
 from oocdnn.torch.compiled.costs import nbytes_of
 
-_COPIES = frozenset(
-    (copies.swap_out, copies.finish_swap_out, copies.swap_in, copies.finish_swap_in)
-)
+_COPIES = frozenset(copies.OPERATORS)
 _log = logging.getLogger(__name__)
 _Node = Any  # Inductor's BaseSchedulerNode
 

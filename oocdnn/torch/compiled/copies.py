@@ -1,9 +1,13 @@
 """Copies of values between a device and host memory as operators of a graph.
 
     token = swap_out(x, stride)    starts the copy to host memory
+    keep_swap_out(token, x)        nothing: until here, nobody else is to write to x
     finish_swap_out(token, x)      has the compute stream wait for its end; x can be freed then
     swap_in(y, token)              starts the copy back to y, which has the stride
     finish_swap_in(y, token)       has the compute stream wait for its end; y can be read then
+
+A copy may end in another graph than it began in: forward then ends with `keep_swap_out`, and
+backward has `finish_swap_out` of the token alone.
 
 A token is a small tensor of the CPU; the host memory serves others when its last reference is gone.
 """
@@ -81,7 +85,8 @@ _library = torch.library.Library("oocdnn_compiled", "DEF")
 # Inductor chooses the memory order of what it fuses, and gives operands another one where it likes.
 _AS_TRACED = (torch.Tag.needs_fixed_stride_order,)
 _library.define("swap_out(Tensor x, SymInt[] stride) -> Tensor", tags=_AS_TRACED)
-_library.define("finish_swap_out(Tensor(a!) token, Tensor x) -> ()")
+_library.define("keep_swap_out(Tensor(a!) token, Tensor x) -> ()")
+_library.define("finish_swap_out(Tensor(a!) token, Tensor? x) -> ()")
 _library.define("swap_in(Tensor(a!) y, Tensor token) -> ()")
 _library.define("finish_swap_in(Tensor(a!) y, Tensor token) -> ()")
 
@@ -106,7 +111,11 @@ def _of(token: Tensor) -> _Swapped:
     return swapped
 
 
-def _finish_swap_out(token: Tensor, x: Tensor) -> None:
+def _keep_swap_out(token: Tensor, x: Tensor) -> None:
+    del token, x  # operands, which Inductor does not use for something else before
+
+
+def _finish_swap_out(token: Tensor, x: Tensor | None) -> None:
     del x  # an operand, so that Inductor does not use its memory for something else before
     _of(token).left()
 
@@ -124,12 +133,13 @@ def _swap_out_form(x: Tensor, stride: Sequence[int]) -> Tensor:
     return torch.empty(1, dtype=torch.int64, device="cpu")
 
 
-def _no_form(*_: Tensor) -> None:
+def _no_form(*_: Tensor | None) -> None:
     pass
 
 
 for _name, _run, _form in (
     ("swap_out", _swap_out, _swap_out_form),
+    ("keep_swap_out", _keep_swap_out, _no_form),
     ("finish_swap_out", _finish_swap_out, _no_form),
     ("swap_in", _swap_in, _no_form),
     ("finish_swap_in", _finish_swap_in, _no_form),
@@ -139,6 +149,8 @@ for _name, _run, _form in (
     torch.library.register_fake(f"oocdnn_compiled::{_name}", _form, lib=_library)
 
 swap_out = torch.ops.oocdnn_compiled.swap_out.default
+keep_swap_out = torch.ops.oocdnn_compiled.keep_swap_out.default
 finish_swap_out = torch.ops.oocdnn_compiled.finish_swap_out.default
 swap_in = torch.ops.oocdnn_compiled.swap_in.default
 finish_swap_in = torch.ops.oocdnn_compiled.finish_swap_in.default
+OPERATORS = swap_out, keep_swap_out, finish_swap_out, swap_in, finish_swap_in

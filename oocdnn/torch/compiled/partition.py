@@ -14,7 +14,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.network.plan import Policy
+from oocdnn.network.plan import Movement, Policy
 from oocdnn.network.planner import Plan, least_limit, plan
 from oocdnn.torch.compiled import copies
 from oocdnn.torch.compiled.joint import Joint
@@ -121,11 +121,14 @@ class _Planned:
         for index in schedule.swapped():
             value, moves = self._joint.saved[index], schedule.movements[index]
             if self._leaves(forward.graph, value.name, moves.release):
-                self._comes(backward.graph, value, moves.fetch)
+                self._comes(backward.graph, value, moves)
         for module in (forward, backward):
             module.graph.lint()
             module.recompile()
         return forward, backward
+
+    def _ends_in_backward(self, release: int) -> bool:
+        return release >= self._joint.timeline.forward
 
     def _leaves(self, graph: fx.Graph, name: str, release: int) -> bool:
         """Has forward save a token instead of a value; False where it does not save the value."""
@@ -146,37 +149,46 @@ class _Planned:
                 break
         with graph.inserting_after(value):
             token = _call(graph, copies.swap_out, value, list(value.meta["val"].stride()))
-        with graph.inserting_before(point):
-            _call(graph, copies.finish_swap_out, token, value)
+        if self._ends_in_backward(release):
+            with graph.inserting_before(output):
+                _call(graph, copies.keep_swap_out, token, value)
+        else:
+            with graph.inserting_before(point):
+                _call(graph, copies.finish_swap_out, token, value)
         output.update_arg(0, (*results[: self._outputs], *_replaced(saved, value, token)))
         return True
 
-    def _comes(self, graph: fx.Graph, value: fx.Node, fetch: int) -> None:
+    def _comes(self, graph: fx.Graph, value: fx.Node, moves: Movement) -> None:
         """Has backward take a token instead of a value, and fetch the value."""
         (given,) = (node for node in graph.find_nodes(op="placeholder") if node.name == value.name)
         form = value.meta["val"]
         readers = set(given.users)
-        point: fx.Node | None = None
-        for node in graph.nodes:
-            if node.op == "placeholder":
-                continue
-            if point is None and self._places.get(node.name, -1) >= fetch:
-                point = node
-            if node in readers:
-                break
+        first = next(node for node in graph.nodes if node in readers)
         given.meta["val"] = _token(form)
         given.meta.pop("tensor_meta", None)
-        with graph.inserting_before(point or node):
+        if self._ends_in_backward(moves.release):
+            with graph.inserting_before(self._at(graph, moves.release, first)):
+                _call(graph, copies.finish_swap_out, given, None)
+        with graph.inserting_before(self._at(graph, moves.fetch, first)):
             come = graph.call_function(
                 torch.ops.aten.empty_strided.default, (list(form.size()), list(form.stride())),
                 {"dtype": form.dtype, "device": form.device}, name=f"swapped_{value.name}",
             )  # fmt: skip
             come.meta["val"] = form
             _call(graph, copies.swap_in, come, given)
-        with graph.inserting_before(node):
+        with graph.inserting_before(first):
             _call(graph, copies.finish_swap_in, come, given)
         for reader in readers:
             reader.replace_input_with(given, come)
+
+    def _at(self, graph: fx.Graph, place: int, last: fx.Node) -> fx.Node:
+        """The first node of a graph at or after a position of the timeline; none behind `last`."""
+        for node in graph.nodes:
+            if node is last:
+                break
+            if node.op != "placeholder" and self._places.get(node.name, -1) >= place:
+                return node
+        return last
 
 
 def _replaced(values: Sequence[Any], old: fx.Node, new: fx.Node) -> list[Any]:
