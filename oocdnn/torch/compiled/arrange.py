@@ -1,4 +1,4 @@
-"""The order of Inductor's kernels, with copies where the graph has them.
+"""The order of Inductor's kernels, with copies and points where the graph has them.
 
 Inductor's own order takes copies for kernels that cost nothing: it would start them where they are
 waited for. Its order for the least memory is taken for the kernels, and the copies are put where
@@ -22,8 +22,9 @@ from torch.utils._ordered_set import OrderedSet
 
 from oocdnn.torch.compiled import copies
 from oocdnn.torch.compiled.costs import nbytes_of
+from oocdnn.torch.compiled.steering import POINTS
 
-_COPIES = frozenset(copies.OPERATORS)
+_PLACED = frozenset((*copies.OPERATORS, *POINTS))
 _log = logging.getLogger(__name__)
 _Node = Any  # Inductor's BaseSchedulerNode
 
@@ -155,8 +156,8 @@ def _place(node: _Node, places: dict[str, int]) -> int | None:
     found = [
         places.get(one.name, -1)
         for one in _origins(node)
-        if one.target in _COPIES
+        if one.target in _PLACED
         or (one.target is torch.ops.aten.empty_strided.default
-            and any(user.target in _COPIES for user in one.users))
+            and any(user.target in _PLACED for user in one.users))
     ]  # fmt: skip
     return max(found, default=None)

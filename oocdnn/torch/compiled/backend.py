@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from oocdnn._arguments import byte_count
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.torch.compiled.arrange import arranged
 from oocdnn.torch.compiled.partition import Partitioner
+from oocdnn.torch.compiled.steering import Steered
 
 _MOST = 1 << 62  # bytes
 _INDUCTOR = {
@@ -86,7 +88,13 @@ def oocdnn(
     with aot.patch(enable_autograd_cache=False):  # it would give the graphs of another limit
         compiled: Callable[..., Any] = compile_fx(graph, inputs, config_patches=patches)
     _compiled.append(options)
-    return compiled
+    return partial(_call, partitioner.steered, compiled) if partitioner.steered else compiled
+
+
+def _call(steered: Sequence[Steered], compiled: Callable[..., Any], *given: Any) -> Any:
+    """Calls a graph, whose points find what its steps are steered by for as long as it is there."""
+    del steered
+    return compiled(*given)
 
 
 def _limit(given: int | str | None) -> int:

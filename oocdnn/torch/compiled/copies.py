@@ -81,14 +81,14 @@ class _Swapped(bytearray):
 
 _swapped: WeakValueDictionary[int, _Swapped] = WeakValueDictionary()  # by the tokens' addresses
 
-_library = torch.library.Library("oocdnn_compiled", "DEF")
+LIBRARY = torch.library.Library("oocdnn_compiled", "DEF")
 # Inductor chooses the memory order of what it fuses, and gives operands another one where it likes.
 _AS_TRACED = (torch.Tag.needs_fixed_stride_order,)
-_library.define("swap_out(Tensor x, SymInt[] stride) -> Tensor", tags=_AS_TRACED)
-_library.define("keep_swap_out(Tensor(a!) token, Tensor x) -> ()")
-_library.define("finish_swap_out(Tensor(a!) token, Tensor? x) -> ()")
-_library.define("swap_in(Tensor(a!) y, Tensor token) -> ()")
-_library.define("finish_swap_in(Tensor(a!) y, Tensor token) -> ()")
+LIBRARY.define("swap_out(Tensor x, SymInt[] stride) -> Tensor", tags=_AS_TRACED)
+LIBRARY.define("keep_swap_out(Tensor(a!) token, Tensor x) -> ()")
+LIBRARY.define("finish_swap_out(Tensor(a!) token, Tensor? x) -> ()")
+LIBRARY.define("swap_in(Tensor(a!) y, Tensor token) -> ()")
+LIBRARY.define("finish_swap_in(Tensor(a!) y, Tensor token) -> ()")
 
 
 def _swap_out(x: Tensor, stride: Sequence[int]) -> Tensor:
@@ -145,8 +145,8 @@ for _name, _run, _form in (
     ("finish_swap_in", _finish_swap_in, _no_form),
 ):
     # One for all devices: tokens are of the CPU, values of a GPU.
-    _library.impl(_name, _run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"oocdnn_compiled::{_name}", _form, lib=_library)
+    LIBRARY.impl(_name, _run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"oocdnn_compiled::{_name}", _form, lib=LIBRARY)
 
 swap_out = torch.ops.oocdnn_compiled.swap_out.default
 keep_swap_out = torch.ops.oocdnn_compiled.keep_swap_out.default

@@ -19,6 +19,7 @@ from oocdnn.network.planner import Plan, least_limit, plan
 from oocdnn.torch.compiled import copies
 from oocdnn.torch.compiled.joint import Joint
 from oocdnn.torch.compiled.room import device_of, room_of
+from oocdnn.torch.compiled.steering import Points, Steered
 
 _log = logging.getLogger(__name__)
 Modules = tuple[fx.GraphModule, fx.GraphModule]
@@ -40,10 +41,14 @@ class Partitioner(CustomPartitionerFn):
         limit: Device bytes of the process.
         planning: Seconds for one graph's plan.
         later: Whether the program has compiled a graph before.
+
+    Attributes:
+        steered: The steps of the graphs, which have to live as long as these.
     """
 
     def __init__(self, limit: int, planning: float, later: bool = False) -> None:
         self._limit, self._planning, self._later = limit, planning, later
+        self.steered: list[Steered] = []
 
     def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **given: Any) -> Modules:
         given.pop("compiler", None)
@@ -64,9 +69,14 @@ class Partitioner(CustomPartitionerFn):
                 _tag(node, tags.get(node.name))
             plain: Modules = min_cut_rematerialization_partition(gm, joint_inputs, **given)
             return plain
+        self.steered += graph.steered
         _plans.append(graph.plan)
         _log.info("oocdnn: %s", graph.plan.explain().summary())
         return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Partitioner:
+        """Itself: Inductor copies its configuration."""
+        return self
 
     def uuid(self) -> str:
         """One for all: what Inductor makes of forward and of backward shows the plan."""
@@ -89,7 +99,9 @@ class _Planned:
     ) -> None:
         room = room_of(device_of(gm.graph))
         joint = self._joint = Joint(gm.graph, outputs, room.costs, room.least)
-        self._outputs = outputs
+        self._outputs, self._limit = outputs, limit
+        self._room = room
+        self.steered: list[Steered] = []
         least = least_limit(joint.timeline)  # nodes are run to measure their costs
         left = room.within(limit)
         if left < least:
@@ -122,10 +134,19 @@ class _Planned:
             value, moves = self._joint.saved[index], schedule.movements[index]
             if self._leaves(forward.graph, value.name, moves.release):
                 self._comes(backward.graph, value, moves)
+        if self._room.steers():
+            self._add_points(forward.graph, backward.graph)
         for module in (forward, backward):
             module.graph.lint()
             module.recompile()
         return forward, backward
+
+    def _add_points(self, forward: fx.Graph, backward: fx.Graph) -> None:
+        points = Points(forward, backward)
+        if points.count:
+            steered = Steered(self._room.card, self._limit, points.count)
+            points.add(steered.number)
+            self.steered.append(steered)
 
     def _ends_in_backward(self, release: int) -> bool:
         return release >= self._joint.timeline.forward

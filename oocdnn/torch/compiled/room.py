@@ -17,7 +17,9 @@ from oocdnn.torch.compiled.copies import card_of
 from oocdnn.torch.compiled.costs import Costs, Estimated, Measured
 from oocdnn.torch.limit.link import measured
 
-_GAPS = 0.05  # of the limit, between the allocator's tensors
+# Of the limit, between the allocator's tensors.
+_GAPS = 0.05
+_STEERED = 0.02  # where it can be steered
 _ADAPTIVE = 2  # tensors of a parameter's size that an optimizer keeps, where that is not known
 
 
@@ -47,8 +49,14 @@ class Room:
         if self.device.type != "cuda":
             return limit
         self.card.trim()
+        gaps = _STEERED if self.steers() else _GAPS
         held = self.card.held() + self.card.others() + _states(self.device)
-        return int(limit * (1 - _GAPS)) - held
+        return int(limit * (1 - gaps)) - held
+
+    def steers(self) -> bool:
+        """Whether PyTorch's allocator can be steered."""
+        heap = self.card.heap()
+        return heap is not None and heap.expandable
 
 
 @cache

@@ -1,0 +1,234 @@
+"""Steering of PyTorch's allocator in compiled steps: with a model of it, and points in graphs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from torch import nn
+
+from oocdnn.torch.compiled import steering
+from oocdnn.torch.compiled.backend import oocdnn
+from oocdnn.torch.compiled.room import Room
+from oocdnn.torch.compiled.steering import Steered
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap
+from oocdnn.torch.limit.heap.reading import Log
+
+MIB = 1 << 20
+Items = Sequence[tuple[int, int]]  # a number, and MiB that are allocated for it, or 0: it is freed
+# Number 2 lies behind 1, so that 3 does not fit where 1 was.
+STEP: tuple[Items, ...] = ([], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)])
+NATURAL, LIMIT = 180, 145  # MiB that are reserved, and that suffice
+
+
+class Modelled(HostCard):
+    """Whose driver counts what a model of PyTorch's allocator reserves."""
+
+    def __init__(self, *, expandable: bool = True) -> None:
+        super().__init__()
+        self.allocator = Allocator(expandable=expandable)
+        self.entries: list[tuple[bool, int, int]] | None = None
+        self.reserved = 0
+        self._blocks: dict[int, Block] = {}
+        self.allocate(-1, 20)  # a parameter
+
+    def allocate(self, number: int, mib: int) -> None:
+        self._blocks[number] = self._made(mib * MIB)
+
+    def free(self, number: int) -> None:
+        self._ended(self._blocks.pop(number))
+
+    def _made(self, nbytes: int) -> Block:
+        block = self.allocator.allocate(nbytes)
+        self.reserved = max(self.reserved, self.allocator.reserved)
+        if self.entries is not None:
+            self.entries.append((True, block.address, nbytes))
+        return block
+
+    def _ended(self, block: Block) -> None:
+        if self.entries is not None:
+            self.entries.append((False, block.address, block.size))
+        self.allocator.free(block)
+
+    def trim(self) -> None:
+        self.allocator.trim()
+        self.reserved = self.allocator.reserved
+
+    def watch(self) -> bool:
+        self.entries = []
+        return True
+
+    def note(self, nbytes: int) -> int:
+        block = self._made(nbytes)
+        self._ended(block)
+        return block.address
+
+    def watched(self) -> Log | None:
+        entries, self.entries = self.entries, None
+        heap = self.heap()
+        return None if entries is None else Log(entries, heap)
+
+    def heap(self) -> Heap:
+        return Heap(self.allocator.extents(), self.allocator.expandable)
+
+    def take(self, nbytes: int) -> int:
+        return self._made(nbytes).address
+
+    def give(self, address: int) -> None:
+        self._ended(Block(address, 0))
+
+
+@pytest.fixture
+def card() -> Iterator[Modelled]:
+    made = Modelled()
+    yield made
+    made.close()
+
+
+def run(card: Modelled, steered: Steered | None, operations: Sequence[Items] = STEP) -> int:
+    """MiB reserved in a step that begins with unused memory."""
+    if steered is None or steered._spacers is None:
+        card.trim()
+    card.reserved = card.allocator.reserved
+    for number, items in enumerate(operations):
+        if steered is not None:
+            steered.at(number)
+        for name, mib in items:
+            if mib:
+                card.allocate(name, mib)
+            else:
+                card.free(name)
+    return card.reserved // MIB
+
+
+def test_steps_are_steered_where_gaps_would_pass_the_limit(card: Modelled) -> None:
+    assert run(card, None) == NATURAL
+    steered = Steered(card, LIMIT * MIB, len(STEP))
+    found = [run(card, steered) for _ in range(6)]
+    assert found[0] == NATURAL
+    assert max(found[3:]) <= LIMIT
+    steered.stop()
+    assert card.allocator.allocated == 20 * MIB
+
+
+def test_steps_that_fit_are_left_alone(card: Modelled) -> None:
+    steered = Steered(card, (NATURAL + 1) * MIB, len(STEP))
+    first, watched, *others = (run(card, steered) for _ in range(5))
+    assert first == NATURAL
+    assert watched == NATURAL + 2  # a page for what is noted
+    assert others == [NATURAL] * 3
+    assert steered._over
+
+
+def test_steering_goes_on_after_something_else_ran(card: Modelled) -> None:
+    steered = Steered(card, LIMIT * MIB, len(STEP))
+    for _ in range(4):
+        run(card, steered)
+    assert run(card, steered) <= LIMIT
+    for operations in (STEP[:2], [*STEP, [(7, 60), (7, 0)]]):  # backward is missing; an evaluation
+        run(card, steered, operations)
+        for number in [n for n in card._blocks if n > 0]:
+            card.free(number)
+        for _ in range(3):
+            last = run(card, steered)
+        assert last <= LIMIT
+    for number in (0, 1, 2, 3, 4, 3, 4):  # backward runs twice
+        steered.at(number)
+    assert card.allocator.allocated == 20 * MIB
+    for _ in range(3):
+        last = run(card, steered)
+    assert last <= LIMIT
+
+
+def test_steps_that_always_differ_are_given_up(card: Modelled) -> None:
+    steered = Steered(card, LIMIT * MIB, len(STEP))
+    for number in range(60):
+        more = [(8, 2 + number), (9, 90 - number), (8, 0), (9, 0)]
+        run(card, steered, [*STEP[:2], more, *STEP[2:]][: len(STEP)])
+        for left in [n for n in card._blocks if n > 0]:
+            card.free(left)
+    assert steered._over
+    assert card.allocator.allocated == 20 * MIB
+
+
+def test_of_several_graphs_none_is_steered(card: Modelled) -> None:
+    first = Steered(card, LIMIT * MIB, len(STEP))
+    for _ in range(4):
+        run(card, first)
+    second = Steered(card, LIMIT * MIB, len(STEP))
+    assert first._over
+    assert second._over
+    assert card.allocator.allocated == 20 * MIB
+    del first, second
+    gc.collect()
+    third = Steered(card, LIMIT * MIB, len(STEP))  # the others' graphs are gone
+    for _ in range(4):
+        run(card, third)
+    assert run(card, third) <= LIMIT
+
+
+def test_what_fails_ends_the_steering_and_not_the_program(
+    card: Modelled, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(nbytes: int) -> int:
+        raise RuntimeError(f"an allocator of tomorrow's, {nbytes > 0}")
+
+    monkeypatch.setattr(card, "note", fails)
+    steered = Steered(card, LIMIT * MIB, len(STEP))
+    for _ in range(3):
+        assert run(card, steered) == NATURAL
+    assert caplog.text.count("steps are not steered: RuntimeError: an allocator of tomorrow's") == 1
+
+
+def test_a_limit_that_no_steering_keeps_is_said(
+    card: Modelled, caplog: pytest.LogCaptureFixture
+) -> None:
+    steered = Steered(card, 130 * MIB, len(STEP))  # 140 are in use at once
+    for _ in range(4):
+        run(card, steered)
+    assert (
+        f"the driver will count {50 * MIB} bytes more than the limit of {130 * MIB}" in caplog.text
+    )
+
+
+class Layer(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.norm(self.first(x)))
+
+
+def test_graphs_reach_their_points_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: list[int] = []
+    made: list[int] = []
+    plain: Callable[..., Any] = Steered.__init__
+
+    def began(self: Steered, card: Any, limit: int, points: int) -> None:
+        plain(self, card, limit, points)
+        made.append(points)
+
+    monkeypatch.setattr(Room, "steers", lambda _: True)
+    monkeypatch.setattr(steering, "_LARGE", 1 << 10)
+    monkeypatch.setattr(Steered, "__init__", began)
+    monkeypatch.setattr(Steered, "at", lambda _, number: reached.append(number))
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *(Layer(8) for _ in range(4)))
+    call = torch.compile(net, backend=oocdnn, options={"memory_limit": 1 << 40})
+    x = torch.randn(4, 3, 16, 16)
+    for _ in range(2):
+        call(x).square().mean().backward()
+    torch._dynamo.reset()
+    (points,) = made
+    assert points > 20
+    assert reached == [*range(points)] * 2
