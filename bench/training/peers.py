@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from oocdnn.bench.training.models import Training
+from oocdnn.errors import Unsupported
 
 # Classes of what is checkpointed as one: torchvision's, timm's, and those of our own networks.
 BLOCKS = {
@@ -68,6 +70,47 @@ def _compiled(budget: float, training: Training) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _compiled_offload(training: Training) -> Iterator[None]:
+    """What forward saves goes to host memory on a stream of its own and comes back ahead of its
+    use, as PyTorch 2.11 compiles it for the nodes that have its mark: here for all."""
+    import torch._functorch.config as config
+    from torch._inductor import config as inductor
+
+    if not hasattr(config, "enable_activation_offloading"):
+        raise Unsupported(f"PyTorch {torch.__version__} does not compile offloads; 2.11 does")
+
+    def mark(graph: torch.fx.Graph) -> None:
+        for node in graph.nodes:
+            if node.op == "call_function":
+                node.meta["should_offload"] = True
+
+    torch._dynamo.reset()
+    training.forward = torch.compile(training.net)
+    patched = config.patch(
+        enable_activation_offloading=True, activation_offload_separate_stream=True,
+        activation_offload_sink_wait=True, activation_reload_prefetch=True,
+    )  # fmt: skip
+    try:
+        with patched, inductor.patch(joint_custom_post_pass=mark):
+            yield
+    finally:
+        torch._dynamo.reset()
+
+
+@contextlib.contextmanager
+def _offloaded(module: str, training: Training) -> Iterator[None]:
+    """`OffloadActivations` of a package, with its defaults."""
+    del training
+    try:
+        made = importlib.import_module(module).OffloadActivations
+    except ImportError as error:
+        package = module.split(".", maxsplit=1)[0]
+        raise Unsupported(f"{package} cannot be imported, install it by pip: {error}") from error
+    with made():
+        yield
+
+
+@contextlib.contextmanager
 def _saved_on_cpu(training: Training) -> Iterator[None]:
     with torch.autograd.graph.save_on_cpu(pin_memory=training.device.type == "cuda"):
         yield
@@ -93,5 +136,8 @@ PEERS: dict[str, Peer] = {
     "save-on-cpu": _saved_on_cpu,
     "checkpoint": _checkpointed,
     "accumulate": lambda _: contextlib.nullcontext(),
+    "trl-offload": functools.partial(_offloaded, "trl.models.activation_offloading"),
+    "torchtune-offload": functools.partial(_offloaded, "torchtune.training"),
+    "compile-offload": _compiled_offload,
     **{f"budget-{budget}": functools.partial(_compiled, budget) for budget in (0.2, 0.4, 0.7, 1.0)},
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import types
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -32,10 +33,15 @@ MIB = 1 << 20
 
 
 def bench(*given: str) -> Result:
-    before = dict(os.environ)
+    before = environment()
     done = CliRunner().invoke(training, list(given))
-    assert os.environ == before
+    assert environment() == before
     return done
+
+
+def environment() -> dict[str, str]:
+    """Without what PyTorch sets when its compiler is imported."""
+    return {name: value for name, value in os.environ.items() if "INDUCTOR" not in name}
 
 
 def printed(text: str) -> list[dict[str, Any]]:
@@ -98,6 +104,31 @@ def test_networks_are_trained_plainly_within_limits_and_by_peers(
     words = "".join(root.itertext())
     assert all(row["way"] in words for row in rows)
     assert refused["error"] in words
+
+
+def test_the_offloading_of_other_packages_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OffloadActivations(torch.autograd.graph.saved_tensors_hooks):
+        packed = 0
+
+        def __init__(self) -> None:
+            super().__init__(self._pack, lambda one: one)
+
+        def _pack(self, one: torch.Tensor) -> torch.Tensor:
+            type(self).packed += 1
+            return one
+
+    module = types.SimpleNamespace(OffloadActivations=OffloadActivations)
+    monkeypatch.setitem(sys.modules, "trl", types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "trl.models", types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "trl.models.activation_offloading", module)
+    monkeypatch.setitem(sys.modules, "torchtune", None)
+    given = ["small", "--device", "cpu", "--mode", "fp32", "--images", "2", "--only-peers"]
+    done = bench(*given, "--peer", "trl-offload", "--peer", "torchtune-offload")
+    assert done.exit_code == 1
+    plain, offloaded, missing = printed(done.output)
+    assert offloaded["losses"] == plain["losses"][: len(offloaded["losses"])]
+    assert OffloadActivations.packed > 0
+    assert "torchtune cannot be imported, install it by pip" in missing["error"]
 
 
 def test_cases_and_peers_that_are_not_there_are_named() -> None:
