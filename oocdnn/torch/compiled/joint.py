@@ -216,3 +216,11 @@ class Joint:
 def _name(kernel: Kernel) -> str:
     node = kernel.node or min(kernel.writes, key=str)
     return str(node.name)
+
+
+def unmark(node: fx.Node, recompute: object) -> None:
+    """Takes marks away but for what the program said about recomputing the node."""
+    node.meta.pop(_WRITTEN, None)
+    node.meta.pop("recompute", None)
+    if recompute is not None:
+        node.meta["recompute"] = recompute

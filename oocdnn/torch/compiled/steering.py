@@ -104,6 +104,7 @@ class Steered:
         return Note(self._card.note(nbytes), nbytes)
 
     def _begin(self) -> None:
+        self._card.begin()
         whole = self._next == self._points
         self._whole += whole
         if self._spacers is not None:

@@ -1,0 +1,114 @@
+"""Puts the copies of a plan into the graphs of forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from oocdnn.network.plan import Movement, Schedule
+from oocdnn.torch.compiled import copies
+from oocdnn.torch.compiled.joint import Joint
+
+
+class Insertion:
+    """Of the copies of a schedule.
+
+    Args:
+        joint: The graph that was partitioned.
+        schedule: Of its timeline.
+        outputs: How many of forward's results are the program's.
+    """
+
+    def __init__(self, joint: Joint, schedule: Schedule, outputs: int) -> None:
+        self._joint, self._schedule, self._outputs = joint, schedule, outputs
+        self._places = joint.places()
+
+    def run(self, forward: fx.Graph, backward: fx.Graph) -> None:
+        """Has both graphs copy what the schedule swaps, where forward saves it."""
+        for index in self._schedule.swapped():
+            value, moves = self._joint.saved[index], self._schedule.movements[index]
+            if self._leaves(forward, value.name, moves.release):
+                self._comes(backward, value, moves)
+
+    def _ends_in_backward(self, release: int) -> bool:
+        return release >= self._joint.timeline.forward
+
+    def _leaves(self, graph: fx.Graph, name: str, release: int) -> bool:
+        """Has forward save a token instead of a value; False where it does not save the value."""
+        output = graph.output_node()
+        results = list(output.args[0])
+        saved = results[self._outputs :]
+        value = next((one for one in saved if isinstance(one, fx.Node) and one.name == name), None)
+        if value is None:
+            return False
+        readers = set(value.users) - {output}
+        point, after = output, False
+        for node in graph.nodes:
+            after = after or node is value
+            if node in readers:
+                readers.discard(node)
+            elif after and not readers and self._places.get(node.name, -1) >= release:
+                point = node
+                break
+        with graph.inserting_after(value):
+            token = _call(graph, copies.swap_out, value, list(value.meta["val"].stride()))
+        if self._ends_in_backward(release):
+            with graph.inserting_before(output):
+                _call(graph, copies.keep_swap_out, token, value)
+        else:
+            with graph.inserting_before(point):
+                _call(graph, copies.finish_swap_out, token, value)
+        output.update_arg(0, (*results[: self._outputs], *_replaced(saved, value, token)))
+        return True
+
+    def _comes(self, graph: fx.Graph, value: fx.Node, moves: Movement) -> None:
+        """Has backward take a token instead of a value, and fetch the value."""
+        (given,) = (node for node in graph.find_nodes(op="placeholder") if node.name == value.name)
+        form = value.meta["val"]
+        readers = set(given.users)
+        first = next(node for node in graph.nodes if node in readers)
+        given.meta["val"] = _token(form)
+        given.meta.pop("tensor_meta", None)
+        if self._ends_in_backward(moves.release):
+            with graph.inserting_before(self._at(graph, moves.release, first)):
+                _call(graph, copies.finish_swap_out, given, None)
+        with graph.inserting_before(self._at(graph, moves.fetch, first)):
+            come = graph.call_function(
+                torch.ops.aten.empty_strided.default, (list(form.size()), list(form.stride())),
+                {"dtype": form.dtype, "device": form.device}, name=f"swapped_{value.name}",
+            )  # fmt: skip
+            come.meta["val"] = form
+            _call(graph, copies.swap_in, come, given)
+        with graph.inserting_before(first):
+            _call(graph, copies.finish_swap_in, come, given)
+        for reader in readers:
+            reader.replace_input_with(given, come)
+
+    def _at(self, graph: fx.Graph, place: int, last: fx.Node) -> fx.Node:
+        """The first node of a graph at or after a position of the timeline; none behind `last`."""
+        for node in graph.nodes:
+            if node is last:
+                break
+            if node.op != "placeholder" and self._places.get(node.name, -1) >= place:
+                return node
+        return last
+
+
+def _replaced(values: Sequence[Any], old: fx.Node, new: fx.Node) -> list[Any]:
+    return [new if one is old else one for one in values]
+
+
+def _call(graph: fx.Graph, target: Any, *given: Any) -> fx.Node:
+    node = graph.call_function(target, given)
+    values = [one.meta["val"] if isinstance(one, fx.Node) else one for one in given]
+    with values[0].fake_mode:
+        node.meta["val"] = target(*values)
+    return node
+
+
+def _token(form: Any) -> Any:
+    with form.fake_mode:
+        return copies.swap_out(form, list(form.stride()))
