@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import oocdnn
+from oocdnn._shown import bytes_text
 from oocdnn.bench.amounts import operand_bytes
 from oocdnn.bench.peers.torch_call import prepared
 from oocdnn.bench.task import Task
 from oocdnn.bench.tensor import tensor
-from oocdnn.cli.common import bytes_text, free_host_bytes
+from oocdnn.cli.common import free_host_bytes
 
 
 class Absent(Exception):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from oocdnn._page import drawing, line, si, text, word
+from oocdnn._shown import bytes_text
 from oocdnn.bench.network import TEXT
 from oocdnn.bench.report.figures import (
     HEIGHT,
@@ -17,7 +18,6 @@ from oocdnn.bench.report.figures import (
     with_budget,
 )
 from oocdnn.bench.results import Row, shown_seconds, verdict
-from oocdnn.cli.common import bytes_text
 
 FLOOR = "floor"
 MANY = 5.0  # times the least; beyond it the axis is one of logarithms

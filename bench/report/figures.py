@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from oocdnn._page import PALETTE, drawing, line, si, text, unit_prefix, word
+from oocdnn._shown import bytes_text
 from oocdnn.bench.results import About, Row, verdict
-from oocdnn.cli.common import bytes_text
 
 # A name that is listed has its colour on every page, others take the next; after the last the
 # first.

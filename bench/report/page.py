@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from oocdnn._page import document, legend, si, style, swatch, text
+from oocdnn._shown import bytes_text
 from oocdnn.bench.report import curves, figures
 from oocdnn.bench.report import timeline as timelines
 from oocdnn.bench.report.curves import Kind
@@ -15,7 +16,6 @@ from oocdnn.bench.report.figures import LONGEST, WIRES, over_floor, shade
 from oocdnn.bench.report.summary import Summary, summaries
 from oocdnn.bench.report.timeline import Timeline
 from oocdnn.bench.results import About, Row, verdict
-from oocdnn.cli.common import bytes_text
 
 
 def _or_dash(value: float | None, show: Callable[[float], str]) -> str:

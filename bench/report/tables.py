@@ -4,11 +4,11 @@ the floor."""
 from collections.abc import Iterator, Sequence
 
 from oocdnn._page import si
+from oocdnn._shown import bytes_text
 from oocdnn.bench.report.curves import batch_of
 from oocdnn.bench.report.figures import Series, in_core_seconds, labels, over_floor, series_of
 from oocdnn.bench.report.summary import summaries
 from oocdnn.bench.results import Row, shown_seconds, verdict
-from oocdnn.cli.common import bytes_text
 
 MANY = 16  # problems
 

@@ -86,15 +86,6 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
-def bytes_text(count: float) -> str:
-    """1.50 GiB, 12.0 MiB, 7 B."""
-    for unit, digits in (("TiB", 2), ("GiB", 2), ("MiB", 1), ("KiB", 1)):
-        size = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10}[unit]
-        if count >= size:
-            return f"{count / size:.{digits}f} {unit}"
-    return f"{count:.0f} B"
-
-
 def seconds_text(seconds: float) -> str:
     """12.3 s, 4.56 ms, 7.89 us."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):

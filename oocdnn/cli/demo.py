@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 
 from oocdnn._mapped import Array
+from oocdnn._shown import bytes_text
 from oocdnn.cli import picture, timeline
 from oocdnn.cli.common import (
-    bytes_text,
     console,
     device_option,
     free_host_bytes,

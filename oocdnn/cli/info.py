@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from oocdnn import __version__, _native_library
-from oocdnn.cli.common import bytes_text, console, device_option, json_option, plain_errors
+from oocdnn._shown import bytes_text
+from oocdnn.cli.common import console, device_option, json_option, plain_errors
 from oocdnn.context import Context
 
 # Distribution, module, what it is for, the command that installs it.

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from oocdnn._shown import bytes_text
 from oocdnn.cli import timeline
 from oocdnn.cli.common import (
     budget_option,
-    bytes_text,
     console,
     device_option,
     json_option,

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from oocdnn.cli.common import bytes_text, value_errors_said
+from oocdnn._shown import bytes_text
+from oocdnn.cli.common import value_errors_said
 from oocdnn.plans import Interval, Plan
 
 _TRACKS = ("fetch", "compute", "drain")

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from oocdnn._problem import parse, random_call
+from oocdnn._shown import bytes_text
 from oocdnn.cli.common import (
     budget_option,
-    bytes_text,
     device_option,
     plain_errors,
     progress_bar,

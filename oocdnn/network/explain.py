@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from oocdnn._shown import bytes_text
 from oocdnn.network.plan import Choice, Policy, Schedule
 from oocdnn.network.simulate import Simulation
 from oocdnn.network.timeline import Saved, Timeline
@@ -58,26 +59,33 @@ class Explanation:
     late: float
     nbytes: dict[Policy, int]
 
+    def _by_policy(self, words: Callable[[Policy, str], str]) -> str:
+        return ", ".join(words(policy, bytes_text(n)) for policy, n in self.nbytes.items() if n)
+
     def summary(self) -> str:
         """Bytes by policy and the step's time, as part of a sentence."""
-        saved = ", ".join(f"{gib(n)} {NAMES[policy]}" for policy, n in self.nbytes.items() if n)
+        saved = ", ".join(
+            f"{bytes_text(n)} {NAMES[policy]}" for policy, n in self.nbytes.items() if n
+        )
         return (
             f"of what backward reads {saved}; a step takes {self.step:.3g} s, "
             f"{self.step / self.plain:.2f} of what it takes with everything kept"
         )
 
     def __str__(self) -> str:
-        reserved = "" if self.reserved is None else f", reserved {gib(self.reserved)}"
+        reserved = "" if self.reserved is None else f", reserved {bytes_text(self.reserved)}"
         lines = [
             f"step {_ms(self.step)} (plain {_ms(self.plain)}, floor {_ms(self.floor)}): "
             f"{_ms(self.recomputing)} computed again, {_ms(self.waiting)} waiting for copies, "
             f"{_ms(self.late)} for the host",
-            f"peak {gib(self.peak)}{reserved} of {gib(self.limit)}; "
-            + ", ".join(f"{policy.value} {gib(n)}" for policy, n in self.nbytes.items() if n),
+            f"peak {bytes_text(self.peak)}{reserved} of {bytes_text(self.limit)}; "
+            + ", ".join(
+                f"{policy.value} {bytes_text(n)}" for policy, n in self.nbytes.items() if n
+            ),
         ]
         width = max((len(row.name) for row in self.rows), default=0)
         lines += [
-            f"{row.name:<{width}}  {gib(row.nbytes):>10}  {row.policy.value:<8}  {row.why}"
+            f"{row.name:<{width}}  {bytes_text(row.nbytes):>10}  {row.policy.value:<8}  {row.why}"
             for row in self.rows
         ]
         return "\n".join(lines)
@@ -122,7 +130,7 @@ def _row(
         out, back = copies.get((index, True), 0.0), copies.get((index, False), 0.0)
         why = f"copied out in {_ms(out)}, back in {_ms(back)}"
     elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
-        why = f"{gib(one.squeeze.nbytes)} stay, {_ms(one.squeeze.seconds)}"
+        why = f"{bytes_text(one.squeeze.nbytes)} stay, {_ms(one.squeeze.seconds)}"
     else:
         why = "there is room" if one.movable else "it cannot move"
     return Row(one.name, one.nbytes, choice.policy, recipe.name if recipe else "", why)
@@ -134,8 +142,3 @@ def _sources(saved: Sequence[Saved], inputs: Sequence[int]) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.2f} ms"
-
-
-def gib(nbytes: int) -> str:
-    """For reports."""
-    return f"{nbytes / (1 << 30):.3f} GiB"

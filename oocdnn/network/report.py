@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oocdnn._page import document, drawing, legend, line, si, style, text, time_axis, word
+from oocdnn._shown import bytes_text
 from oocdnn.network.explain import NAMES, Explanation
 from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan
@@ -56,7 +57,7 @@ def page(plan: Plan, measured: Measured) -> str:
     beside the limit, when operations and copies run, where each saved tensor is, and what was
     predicted beside what was measured.
     """
-    title = text(f"oocdnn: {plan.timeline.label or 'a step'} within {_bytes(plan.limit)}")
+    title = text(f"oocdnn: {plan.timeline.label or 'a step'} within {bytes_text(plan.limit)}")
     told = plan.explain()
     compared, table = _compared(plan, told, measured), _table(told)
     content = "\n".join((compared, _memory(plan), _lanes(plan), _tensors(plan), table))
@@ -88,13 +89,6 @@ def _event(tid: int, name: str, begin: float, end: float) -> dict[str, Any]:
     return {"ph": "X", "pid": 0, "tid": tid, "name": name, **times}
 
 
-def _bytes(nbytes: float) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= size:
-            return f"{nbytes / size:.2f} {unit}"
-    return f"{nbytes:.0f} B"
-
-
 def _operations(plan: Plan) -> list[tuple[float, float, str, str]]:
     """Begin, end, name and shade of each operation."""
     begins, forward = plan.simulation.begins, plan.timeline.forward
@@ -115,15 +109,15 @@ def _compared(plan: Plan, made: Explanation, measured: Measured) -> str:
         ("computing again", si(made.recomputing, "s"), "–"),
         ("waiting for copies", si(made.waiting, "s"), "–"),
         ("waiting for the host", si(made.late, "s"), "–"),
-        ("most bytes of tensors", _bytes(made.peak), "–"),
-        ("most bytes that the driver counts", _or_dash(predicted and _bytes(predicted)),
-         _or_dash(counted and _bytes(counted))),
+        ("most bytes of tensors", bytes_text(made.peak), "–"),
+        ("most bytes that the driver counts", _or_dash(predicted and bytes_text(predicted)),
+         _or_dash(counted and bytes_text(counted))),
     )  # fmt: skip
     lines = "".join(
         f'<tr><td class="words">{name}</td><td>{one}</td><td>{other}</td></tr>'
         for name, one, other in rows
     )
-    saved = ", ".join(f"{_bytes(n)} {NAMES[policy]}" for policy, n in made.nbytes.items() if n)
+    saved = ", ".join(f"{bytes_text(n)} {NAMES[policy]}" for policy, n in made.nbytes.items() if n)
     steps = f", the median of {len(measured.seconds)} steps" if measured.seconds else ""
     return f"""<p>Of what backward reads: {saved or "nothing"}. {len(made.rows)} tensors, planned in
 {si(plan.planning, "s")}.</p>
@@ -145,7 +139,7 @@ def _memory(plan: Plan) -> str:
     for number in range(_TICKS):
         y = height * (1 - number / (_TICKS - 1))
         parts.append(line("grid", (0, y), (100, y)))
-        label = _bytes(top * number / (_TICKS - 1))
+        label = bytes_text(top * number / (_TICKS - 1))
         parts.append(word(label, 0, y + 4, ' class="name" dx="-6"'))
     # A drawing of its own, whose coordinates are scaled to the width.
     steps = list(zip(plan.simulation.begins, used, strict=True))
@@ -159,7 +153,7 @@ def _memory(plan: Plan) -> str:
     )
     y = height * (1 - plan.limit / top)
     parts.append(line("limit", (0, y), (100, y)))
-    parts.append(word(f"limit {_bytes(plan.limit)}", 100, y - 5, ' class="name"'))
+    parts.append(word(f"limit {bytes_text(plan.limit)}", 100, y - 5, ' class="name"'))
     return f"""<h2>Memory over the step</h2>
 <figure>
 <figcaption>Bytes of tensors that the plan has on the device while each operation runs. Dotted:
@@ -245,7 +239,7 @@ def _tensors(plan: Plan) -> str:
         one, choice = timeline.saved[index], plan.choice(index)
         shade, movement = _SHADES[choice.policy], plan.schedule.movements.get(index)
         begin, end = begins[one.produced], begins[one.last_use + 1]
-        tip = f"{one.name}, {_bytes(one.nbytes)}: {NAMES[choice.policy]}"
+        tip = f"{one.name}, {bytes_text(one.nbytes)}: {NAMES[choice.policy]}"
         spans = [(begin, end, "")]
         if movement is not None:
             left, back = begins[movement.release], begins[movement.fetch]
@@ -267,7 +261,7 @@ are not on the device.{more}</figcaption>
 
 def _table(made: Explanation) -> str:
     lines = "".join(
-        f'<tr><th class="words">{text(row.name)}</th><td>{_bytes(row.nbytes)}</td>'
+        f'<tr><th class="words">{text(row.name)}</th><td>{bytes_text(row.nbytes)}</td>'
         f'<td class="words">{NAMES[row.policy]}</td><td class="words">{text(row.why)}</td></tr>'
         for row in made.rows
     )

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oocdnn._shown import bytes_text
 from oocdnn.errors import FileError, InvalidProblem
-from oocdnn.network.explain import gib
 from oocdnn.network.plan_file import PlanFile
 from oocdnn.network.planner import Plan
 from oocdnn.torch.limit.aside import Hooks, step_aside
@@ -101,8 +101,10 @@ class _Limit(memory_limit):
     def _summary(self) -> str:
         assert self.plan is not None
         if self.plan.fits:
-            return f"training fits {gib(self.limit)}: everything is kept"
-        return f"training is planned within {gib(self.limit)}: {self.plan.explain().summary()}"
+            return f"training fits {bytes_text(self.limit)}: everything is kept"
+        return (
+            f"training is planned within {bytes_text(self.limit)}: {self.plan.explain().summary()}"
+        )
 
 
 @contextmanager
