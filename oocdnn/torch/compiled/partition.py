@@ -107,10 +107,10 @@ class Partitioner(CustomPartitionerFn):
         return plan(joint.timeline, room.links, left, seconds=self._planning)
 
     def _steer(self, room: Room, forward: fx.Graph, backward: fx.Graph) -> None:
-        """Prepares the graphs for steering, where the device has it."""
+        """Prepares the graphs for steering, and for a look at what the driver counts."""
         points = Points(forward, backward)
-        if room.steers() and points.count:
-            steered = Steered(room.card, self._limit, points.count)
+        if room.allocates() and points.count:
+            steered = Steered(room.card, self._limit, points.count, steers=room.steers())
             points.add(steered.number)
             self.steered.append(steered)
 

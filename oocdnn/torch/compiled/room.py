@@ -53,8 +53,12 @@ class Room:
         held = self.card.held() + self.card.others() + _states(self.device)
         return int(limit * (1 - gaps)) - held
 
+    def allocates(self) -> bool:
+        """Whether PyTorch's allocator serves the device."""
+        return self.card.heap() is not None
+
     def steers(self) -> bool:
-        """Whether PyTorch's allocator can be steered."""
+        """Whether that can be steered."""
         heap = self.card.heap()
         return heap is not None and heap.expandable
 

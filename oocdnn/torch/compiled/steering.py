@@ -38,6 +38,7 @@ _SETTLED = 1  # whole steps before one is watched: the first one allocates what 
 _SECONDS = 2.0  # for one search
 _LOSSES = 3  # successive steps that went otherwise than watched
 _TRIES = 3  # steps that are watched
+_CHECKED = 2  # steps without steering after which the driver's count is looked at
 
 
 class Steered:
@@ -47,12 +48,13 @@ class Steered:
         card: Of the device.
         limit: Device bytes of the process.
         points: Of a step.
+        steers: Whether the allocator can be steered.
 
     Attributes:
         number: Names it in the graphs.
     """
 
-    def __init__(self, card: Card, limit: int, points: int) -> None:
+    def __init__(self, card: Card, limit: int, points: int, *, steers: bool = True) -> None:
         self.number = next(_numbers)
         self._card, self._limit, self._points = card, limit, points
         self._next = 0  # the point that is expected
@@ -61,7 +63,9 @@ class Steered:
         self._losses = 0
         self._notes: list[Note] | None = None  # while a step is watched
         self._spacers: Spacers | None = None
-        self._over = False  # nothing is to be done any more
+        self._steers = steers
+        self._over = not steers  # nothing is steered any more
+        self._checks = 0  # steps since
         others = [one for one in _steered.values() if one._card is card]
         _steered[self.number] = self
         if others:  # each would have to know what the others do
@@ -70,10 +74,11 @@ class Steered:
 
     def at(self, number: int) -> None:
         """A point is reached. What fails here ends the steering, not the program."""
-        if self._over:
-            return
         try:
-            self._at(number)
+            if not self._over:
+                self._at(number)
+            elif number == 0 and self._checks <= _CHECKED:
+                self._check()
         except Exception as error:
             _log.warning("oocdnn: steps are not steered: %s: %s", type(error).__name__, error)
             self.stop()
@@ -86,6 +91,23 @@ class Steered:
         if self._spacers is not None:
             self._spacers.stop()
         self._notes = self._spacers = None
+
+    def _check(self) -> None:
+        """Tells once where the driver counts more than the limit."""
+        self._checks += 1
+        if self._checks == 1:
+            self._card.trim()
+        if self._checks <= _CHECKED:
+            return
+        excess = self._card.taken() + self._card.others() - self._limit
+        if excess > 0:
+            _log.warning(
+                "oocdnn: the driver counts %d bytes more than the limit of %d: PyTorch's allocator "
+                "leaves gaps between tensors; %s",
+                excess, self._limit,
+                "compile with a limit that is so much less" if self._steers
+                else "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            )  # fmt: skip
 
     def _at(self, number: int) -> None:
         if number == 0:
@@ -161,11 +183,6 @@ class Steered:
         steering = steer(step, heap, room, time.monotonic() + _SECONDS, self._watched)
         if steering is None:
             self._over = True
-            _log.warning(
-                "oocdnn: the driver will count %d bytes more than the limit of %d: PyTorch's "
-                "allocator leaves gaps between tensors; compile with a limit that is so much less",
-                step.reserved(heap) - room, self._limit,
-            )  # fmt: skip
             return
         self._spacers = Spacers(self._card, steering)
 
