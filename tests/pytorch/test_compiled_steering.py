@@ -237,7 +237,11 @@ def test_graphs_reach_their_points_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     x = torch.randn(4, 3, 16, 16)
     for _ in range(2):
         call(x).square().mean().backward()
-    torch._dynamo.reset()
     (points,) = made
+    assert len(steering._steered) == 1
+    torch._dynamo.reset()
+    del call
+    gc.collect()
+    assert not steering._steered
     assert points > 20
     assert reached == [*range(points)] * 2

@@ -88,7 +88,8 @@ def oocdnn(
     with aot.patch(enable_autograd_cache=False):  # it would give the graphs of another limit
         compiled: Callable[..., Any] = compile_fx(graph, inputs, config_patches=patches)
     _compiled.append(options)
-    return partial(_call, partitioner.steered, compiled) if partitioner.steered else compiled
+    steered = partitioner.taken()
+    return partial(_call, steered, compiled) if steered else compiled
 
 
 def _call(steered: Sequence[Steered], compiled: Callable[..., Any], *given: Any) -> Any:

@@ -41,14 +41,17 @@ class Partitioner(CustomPartitionerFn):
         planning: Seconds for one graph's plan.
         later: Whether the program has compiled a graph before: then the limit is passed rather than
             the graph refused.
-
-    Attributes:
-        steered: The steps of the graphs, which have to live as long as these.
     """
 
     def __init__(self, limit: int, planning: float, later: bool = False) -> None:
         self._limit, self._planning, self._later = limit, planning, later
-        self.steered: list[Steered] = []
+        self._steered: list[Steered] = []
+
+    def taken(self) -> list[Steered]:
+        """The steps of the graphs that were partitioned, which have to live as long as these: the
+        partitioner lives longer, in Inductor's configuration."""
+        steered, self._steered = self._steered, []
+        return steered
 
     def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **given: Any) -> Modules:
         given.pop("compiler", None)
@@ -112,7 +115,7 @@ class Partitioner(CustomPartitionerFn):
         if room.allocates() and points.count:
             steered = Steered(room.card, self._limit, points.count, steers=room.steers())
             points.add(steered.number)
-            self.steered.append(steered)
+            self._steered.append(steered)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Partitioner:
         """Itself: Inductor copies its configuration."""
