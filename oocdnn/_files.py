@@ -23,3 +23,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)  # on a full disk it takes room
+
+
+def write(path: Path, data: bytes) -> None:
+    """Writes what a user has asked for: a new file, or into what is none, such as a pipe."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            file.write(data)
+    else:
+        with replacing(path) as file:
+            file.write(data)

@@ -8,13 +8,14 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from python.remembering import PROBLEM, SHOW, plan, rows, run
 
 import oocdnn
-from oocdnn._files import replacing
+from oocdnn._files import replacing, write
 
 OTHER = "conv2d:fwd x1x4x32x32 w4x4x3x3 pad1"
 SECOND = repr(OTHER)
@@ -217,3 +218,18 @@ def test_numbers_that_no_plan_has_are_ignored(file, values):
         database.execute(f"UPDATE plans1 SET {values}")
     assert run(SHOW, file) == f"False {wanted}\n"
     assert PROBLEM in dict(rows(file))
+
+
+def test_what_is_asked_for_goes_into_a_pipe(tmp_path: Path) -> None:
+    pipe, file = tmp_path / "pipe", tmp_path / "file"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_bytes)
+        write(pipe, b"a page")
+        assert read.result(10) == b"a page"
+    assert pipe.is_fifo()
+    for text in (b"a page", b"another"):
+        write(file, text)
+        assert file.read_bytes() == text
+    with pytest.raises(IsADirectoryError):
+        write(tmp_path, b"a page")

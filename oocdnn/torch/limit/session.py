@@ -18,7 +18,7 @@ from torch.optim.optimizer import (
 )
 
 from oocdnn._arguments import byte_count
-from oocdnn._files import replacing
+from oocdnn._files import write
 from oocdnn.errors import DeviceError, FileError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
@@ -180,8 +180,7 @@ class memory_limit:
         others, taken = self._card.others(), self._card.taken()
         made = page(plan, Measured(seconds, others + taken if taken else 0, others))
         if path is not None:
-            with replacing(Path(path)) as file:
-                file.write(made.encode())
+            write(Path(path), made.encode())
         return made
 
     def trace(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -198,8 +197,7 @@ class memory_limit:
 
         made = trace(self._planned())
         if path is not None:
-            with replacing(Path(path)) as file:
-                file.write(json.dumps(made).encode())
+            write(Path(path), json.dumps(made).encode())
         return made
 
     def _planned(self) -> Plan:
