@@ -7,6 +7,7 @@ import copy
 import gc
 import importlib.metadata
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,15 @@ from torch.utils.checkpoint import (
 )
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
-from oocdnn.network.plan import Policy
-from oocdnn.network.planner import Plan, least_limit
-from oocdnn.network.timeline import Link
-from oocdnn.torch.compiled import arrange, copies, plans
+from oocdnn.network.plan import KEEP, SWAP, Movement, Policy, Schedule, needs
+from oocdnn.network.planner import Plan, least_limit, plan
+from oocdnn.network.timeline import Link, Timeline
+from oocdnn.torch.compiled import arrange, copies, partition, plans
 from oocdnn.torch.compiled.backend import oocdnn
 from oocdnn.torch.compiled.partition import Partitioner
 from oocdnn.torch.compiled.room import room_of
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.slabs import Slabs
 
 FAST, SLOW = Link(1e12, 1e12, 2e12, 0.0), Link(1e6, 1e6, 1e6)
 ROOMY = 1 << 50
@@ -242,6 +245,70 @@ def peak(call: Callable[[], object]) -> int:
             now += event.nbytes()
             most = max(most, now)
     return most
+
+
+class Left:
+    """A copy away, after which what it was of is overwritten."""
+
+    def __init__(self, copy: Any, source: Tensor) -> None:
+        self._copy, self._source = copy, source
+
+    def done(self) -> bool:
+        return bool(self._copy.done())
+
+    def wait(self) -> None:
+        self._copy.wait()
+        self._source.fill_(torch.nan)
+
+
+class Overwriting(HostCard):
+    def copy_out(self, source: Tensor, target: Any) -> Any:
+        return Left(super().copy_out(source, target), source)
+
+
+class Summed(nn.Module):
+    """Backward adds an expanded gradient in the kernel that reads a swapped value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(64, 64) / 8) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        empty = x[:0]
+        for weight in self.weights:
+            x, empty = (torch.sin(F.linear(one, weight)) for one in (x, empty))
+        return torch.cat([x, empty, x.sum(0, keepdim=True).expand(3, -1)])
+
+
+def test_merged_loops_read_swapped_values_when_they_are_there(
+    wire: Callable[[Link], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire(FAST)
+    card = Overwriting(rate=2e6)  # copies are on their way for long
+    monkeypatch.setitem(copies._cards, CPU, card)
+    monkeypatch.setitem(copies._slabs, CPU, Slabs(card))
+    torch.manual_seed(0)
+    net, x = Summed().double(), torch.randn(32, 64, dtype=torch.float64)
+    other = copy.deepcopy(net)
+
+    def swaps(timeline: Timeline, links: list[Link], limit: int, seconds: float) -> Plan:
+        """All that can be, as late as can be."""
+        choices = [SWAP if one.movable else KEEP for one in timeline.saved]
+        moves = {
+            index: Movement(timeline.forward, need, need)
+            for index, need in enumerate(needs(timeline, choices))
+            if choices[index] is SWAP
+        }
+        made = plan(timeline, links, limit, seconds=seconds)
+        return replace(made, schedule=Schedule(choices, moves))
+
+    monkeypatch.setattr(partition, "plan", swaps)
+    step(within(net, ROOMY), x)
+    step(other, x)
+    assert plans()[-1].schedule.swapped()
+    card.close()
+    for ours, theirs in zip(gradients(net), gradients(other), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 def test_host_memory_is_given_back(wire: Callable[[Link], None]) -> None:

@@ -152,12 +152,6 @@ def _origins(node: _Node) -> list[fx.Node]:
 
 
 def _place(node: _Node, places: dict[str, int]) -> int | None:
-    """The position of a copy, or of its target's allocation, in the graph; None for a kernel."""
-    found = [
-        places.get(one.name, -1)
-        for one in _origins(node)
-        if one.target in _PLACED
-        or (one.target is torch.ops.aten.empty_strided.default
-            and any(user.target in _PLACED for user in one.users))
-    ]  # fmt: skip
+    """The position of a copy or a point in the graph; None for a kernel."""
+    found = [places.get(one.name, -1) for one in _origins(node) if one.target in _PLACED]
     return max(found, default=None)

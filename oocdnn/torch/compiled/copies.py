@@ -3,13 +3,15 @@
     token = swap_out(x, stride)    starts the copy to host memory
     keep_swap_out(token, x)        nothing: until here, nobody else is to write to x
     finish_swap_out(token, x)      has the compute stream wait for its end; x can be freed then
-    swap_in(y, token)              starts the copy back to y, which has the stride
-    finish_swap_in(y, token)       has the compute stream wait for its end; y can be read then
+    coming = swap_in(token)        starts the copy back to new memory
+    y = finish_swap_in(coming, ..) has the compute stream wait for its end; y has the stride
 
 A copy may end in another graph than it began in: forward then ends with `keep_swap_out`, and
 backward has `finish_swap_out` of the token alone.
 
-A token is a small tensor of the CPU; the host memory serves others when its last reference is gone.
+A token is a small tensor of the CPU, and so is what stands for a copy back; the host memory serves
+others when the last reference to either is gone. What is read is a result and no operand that the
+operators write to: Inductor loses the order of such writes where it merges loops.
 """
 
 from __future__ import annotations
@@ -47,39 +49,59 @@ class _Swapped(bytearray):
     def __init__(self, x: Tensor) -> None:
         super().__init__(8)
         card = card_of(x.device)
+        self._form = x.size(), x.stride(), x.dtype
+        self._device = x.device
         self._slabs, self.nbytes = _slabs[x.device], x.nbytes
         self._slab = self._slabs.take(x.nbytes)
         if x.storage_offset() != 0:
             x = x.clone()
         self._leaving: tuple[Copy, Tensor] | None = (card.copy_out(x, self._slab), x)
-        self._coming: dict[int, tuple[Copy, Tensor]] = {}  # by addresses
 
     def left(self) -> None:
         """Has the compute stream wait for the copy away."""
         if self._leaving is not None:
+            card_of(self._device)  # its compute stream may be another one by now
             self._leaving[0].wait()
             self._leaving = None
 
-    def come(self, y: Tensor) -> None:
-        """Starts the copy back."""
+    def come(self) -> _Coming:
+        """Starts a copy back."""
         self.left()
-        self._coming[y.data_ptr()] = (card_of(y.device).copy_in(self._slab, y), y)
-
-    def arrived(self, y: Tensor) -> None:
-        """Has the compute stream wait for the copy back."""
-        self._coming.pop(y.data_ptr())[0].wait()
+        size, stride, dtype = self._form
+        y = torch.empty_strided(size, stride, dtype=dtype, device=self._device)
+        return _Coming(self, card_of(self._device).copy_in(self._slab, y), y)
 
     def __del__(self) -> None:
         slab = getattr(self, "_slab", None)
-        if slab is None:  # there was none
-            return
-        self.left()
-        for copy, _ in self._coming.values():
-            copy.wait()
-        self._slabs.keep(slab)
+        if slab is not None:  # there was one
+            self.left()
+            self._slabs.keep(slab)
 
 
-_swapped: WeakValueDictionary[int, _Swapped] = WeakValueDictionary()  # by the tokens' addresses
+class _Coming(bytearray):
+    """A copy back, and the bytes of the tensor that stands for it."""
+
+    def __init__(self, swapped: _Swapped, copy: Copy, y: Tensor) -> None:
+        super().__init__(8)
+        self._swapped, self._copy = swapped, copy
+        self._y: Tensor | None = y
+
+    def arrived(self) -> Tensor:
+        """Has the compute stream wait for the end of the copy; what it gave, once."""
+        y, self._y = self._y, None
+        assert y is not None
+        card_of(y.device)
+        self._copy.wait()
+        return y
+
+    def __del__(self) -> None:
+        if getattr(self, "_y", None) is not None:
+            self.arrived()
+
+
+# By the addresses of what stands for them.
+_swapped: WeakValueDictionary[int, _Swapped] = WeakValueDictionary()
+_coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()
 
 LIBRARY = torch.library.Library("oocdnn_compiled", "DEF")
 # Inductor chooses the memory order of what it fuses, and gives operands another one where it likes.
@@ -87,8 +109,11 @@ _AS_TRACED = (torch.Tag.needs_fixed_stride_order,)
 LIBRARY.define("swap_out(Tensor x, SymInt[] stride) -> Tensor", tags=_AS_TRACED)
 LIBRARY.define("keep_swap_out(Tensor(a!) token, Tensor x) -> ()")
 LIBRARY.define("finish_swap_out(Tensor(a!) token, Tensor? x) -> ()")
-LIBRARY.define("swap_in(Tensor(a!) y, Tensor token) -> ()")
-LIBRARY.define("finish_swap_in(Tensor(a!) y, Tensor token) -> ()")
+LIBRARY.define("swap_in(Tensor token) -> Tensor")
+LIBRARY.define(
+    "finish_swap_in(Tensor coming, SymInt[] size, SymInt[] stride, *, "
+    "ScalarType dtype, Device device) -> Tensor"
+)
 
 
 def _swap_out(x: Tensor, stride: Sequence[int]) -> Tensor:
@@ -120,17 +145,45 @@ def _finish_swap_out(token: Tensor, x: Tensor | None) -> None:
     _of(token).left()
 
 
-def _swap_in(y: Tensor, token: Tensor) -> None:
-    _of(token).come(y)
+def _swap_in(token: Tensor) -> Tensor:
+    coming = _of(token).come()
+    standing = torch.frombuffer(coming, dtype=torch.int64)
+    _coming[standing.data_ptr()] = coming
+    return standing
 
 
-def _finish_swap_in(y: Tensor, token: Tensor) -> None:
-    _of(token).arrived(y)
+def _finish_swap_in(
+    coming: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Tensor:
+    del size, stride, dtype, device  # for the form
+    return _coming[coming.data_ptr()].arrived()
 
 
 def _swap_out_form(x: Tensor, stride: Sequence[int]) -> Tensor:
     del x, stride
     return torch.empty(1, dtype=torch.int64, device="cpu")
+
+
+def _swap_in_form(token: Tensor) -> Tensor:
+    del token
+    return torch.empty(1, dtype=torch.int64, device="cpu")
+
+
+def _finish_swap_in_form(
+    coming: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Tensor:
+    del coming
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
 def _no_form(*_: Tensor | None) -> None:
@@ -141,8 +194,8 @@ for _name, _run, _form in (
     ("swap_out", _swap_out, _swap_out_form),
     ("keep_swap_out", _keep_swap_out, _no_form),
     ("finish_swap_out", _finish_swap_out, _no_form),
-    ("swap_in", _swap_in, _no_form),
-    ("finish_swap_in", _finish_swap_in, _no_form),
+    ("swap_in", _swap_in, _swap_in_form),
+    ("finish_swap_in", _finish_swap_in, _finish_swap_in_form),
 ):
     # One for all devices: tokens are of the CPU, values of a GPU.
     LIBRARY.impl(_name, _run, "CompositeExplicitAutograd")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import fx
 
 from oocdnn.network.plan import Movement, Schedule
@@ -76,14 +75,12 @@ class Insertion:
             with graph.inserting_before(self._at(graph, moves.release, first)):
                 _call(graph, copies.finish_swap_out, given, None)
         with graph.inserting_before(self._at(graph, moves.fetch, first)):
-            come = graph.call_function(
-                torch.ops.aten.empty_strided.default, (list(form.size()), list(form.stride())),
-                {"dtype": form.dtype, "device": form.device}, name=f"swapped_{value.name}",
-            )  # fmt: skip
-            come.meta["val"] = form
-            _call(graph, copies.swap_in, come, given)
+            coming = _call(graph, copies.swap_in, given)
         with graph.inserting_before(first):
-            _call(graph, copies.finish_swap_in, come, given)
+            come = _call(
+                graph, copies.finish_swap_in, coming, list(form.size()), list(form.stride()),
+                dtype=form.dtype, device=form.device,
+            )  # fmt: skip
         for reader in readers:
             reader.replace_input_with(given, come)
 
@@ -101,11 +98,11 @@ def _replaced(values: Sequence[Any], old: fx.Node, new: fx.Node) -> list[Any]:
     return [new if one is old else one for one in values]
 
 
-def _call(graph: fx.Graph, target: Any, *given: Any) -> fx.Node:
-    node = graph.call_function(target, given)
+def _call(graph: fx.Graph, target: Any, *given: Any, **named: Any) -> fx.Node:
+    node = graph.call_function(target, given, named)
     values = [one.meta["val"] if isinstance(one, fx.Node) else one for one in given]
     with values[0].fake_mode:
-        node.meta["val"] = target(*values)
+        node.meta["val"] = target(*values, **named)
     return node
 
 
