@@ -189,6 +189,38 @@ def test_what_fails_ends_the_steering_and_not_the_program(
     assert caplog.text.count("steps are not steered: RuntimeError: an allocator of tomorrow's") == 1
 
 
+def test_what_fails_at_the_end_reaches_no_program(
+    card: Modelled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def fails(address: int) -> None:
+        given.append(address)
+        raise RuntimeError("an allocator of tomorrow's")
+
+    steered = Steered(card, LIMIT * MIB, len(STEP))
+    for _ in range(4):
+        run(card, steered)
+    monkeypatch.setattr(card, "give", fails)
+    run(card, steered)
+    assert steered._over
+    assert len(given) == len(set(given)) == 1  # nothing is given back twice
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_graphs_that_go_in_the_midst_of_a_step_leave_nothing(card: Modelled, steps: int) -> None:
+    for points in range(1, len(STEP)):
+        steered = Steered(card, LIMIT * MIB, len(STEP))
+        for _ in range(steps):
+            run(card, steered)
+        run(card, steered, STEP[:points])
+        del steered
+        for number in [n for n in card._blocks if n > 0]:
+            card.free(number)
+        assert card.allocator.allocated == 20 * MIB
+        assert card.entries is None
+
+
 @pytest.mark.parametrize(
     ("steers", "hint"), [(True, "compile with a limit that is so much less"), (False, "expandable")]
 )

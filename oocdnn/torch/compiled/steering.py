@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 import torch
@@ -85,12 +86,17 @@ class Steered:
 
     def stop(self) -> None:
         """Nothing is steered from here on."""
+        notes, spacers, self._notes, self._spacers = self._notes, self._spacers, None, None
         self._over = True
-        if self._notes is not None:
-            self._card.watched()
-        if self._spacers is not None:
-            self._spacers.stop()
-        self._notes = self._spacers = None
+        with suppress(Exception):
+            if notes is not None:
+                self._card.watched()
+            if spacers is not None:
+                spacers.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_over", True) is False:  # in the midst of a step, perhaps
+            self.stop()
 
     def _check(self) -> None:
         """Tells once where the driver counts more than the limit."""

@@ -42,9 +42,8 @@ class Spacers:
 
     def ends(self) -> None:
         """The step ends: gives everything back."""
-        for address in self._held:
-            self._card.give(address)
-        self._held.clear()
+        while self._held:
+            self._card.give(self._held.pop())
 
     def restore(self) -> None:
         """Has the allocator hold what a step begins with."""
