@@ -85,10 +85,12 @@ def oocdnn(
     later = any(one is options for one in _compiled)
     partitioner = Partitioner(limit, planning, later)
     patches = {**_INDUCTOR, **wished, "custom_partitioner_fn": partitioner}
-    with aot.patch(enable_autograd_cache=False):  # it would give the graphs of another limit
-        compiled: Callable[..., Any] = compile_fx(graph, inputs, config_patches=patches)
+    try:
+        with aot.patch(enable_autograd_cache=False):  # it would give the graphs of another limit
+            compiled: Callable[..., Any] = compile_fx(graph, inputs, config_patches=patches)
+    finally:  # what fails is not steered later
+        steered = partitioner.taken()
     _compiled.append(options)
-    steered = partitioner.taken()
     return partial(_call, steered, compiled) if steered else compiled
 
 

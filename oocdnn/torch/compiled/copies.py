@@ -28,7 +28,7 @@ from oocdnn.torch.limit.slabs import Slabs
 
 _cards: dict[torch.device, Card] = {}
 _slabs: dict[torch.device, Slabs] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()  # the collector may end a copy while a card is looked for
 
 
 def card_of(device: torch.device) -> Card:
