@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oocdnn._shown import bytes_text
@@ -59,16 +59,14 @@ class Explanation:
     late: float
     nbytes: dict[Policy, int]
 
-    def _by_policy(self, words: Callable[[Policy, str], str]) -> str:
-        return ", ".join(words(policy, bytes_text(n)) for policy, n in self.nbytes.items() if n)
+    def amounts(self) -> str:
+        """Bytes by policy: 1.00 GiB kept, 2.00 GiB swapped."""
+        return ", ".join(f"{bytes_text(n)} {NAMES[p]}" for p, n in self.nbytes.items() if n)
 
     def summary(self) -> str:
         """Bytes by policy and the step's time, as part of a sentence."""
-        saved = ", ".join(
-            f"{bytes_text(n)} {NAMES[policy]}" for policy, n in self.nbytes.items() if n
-        )
         return (
-            f"of what backward reads {saved}; a step takes {self.step:.3g} s, "
+            f"of what backward reads {self.amounts()}; a step takes {self.step:.3g} s, "
             f"{self.step / self.plain:.2f} of what it takes with everything kept"
         )
 

@@ -117,7 +117,7 @@ def _compared(plan: Plan, made: Explanation, measured: Measured) -> str:
         f'<tr><td class="words">{name}</td><td>{one}</td><td>{other}</td></tr>'
         for name, one, other in rows
     )
-    saved = ", ".join(f"{bytes_text(n)} {NAMES[policy]}" for policy, n in made.nbytes.items() if n)
+    saved = made.amounts()
     steps = f", the median of {len(measured.seconds)} steps" if measured.seconds else ""
     return f"""<p>Of what backward reads: {saved or "nothing"}. {len(made.rows)} tensors, planned in
 {si(plan.planning, "s")}.</p>
