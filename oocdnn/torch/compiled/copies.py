@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
+from oocdnn.torch.compiled.operators import define, no_form, token_form
 from oocdnn.torch.limit.card import Card, Copy, CudaCard, HostCard
 from oocdnn.torch.limit.slabs import Slabs
 
@@ -103,18 +105,6 @@ class _Coming(bytearray):
 _swapped: WeakValueDictionary[int, _Swapped] = WeakValueDictionary()
 _coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()
 
-LIBRARY = torch.library.Library("oocdnn_compiled", "DEF")
-# Inductor chooses the memory order of what it fuses, and gives operands another one where it likes.
-_AS_TRACED = (torch.Tag.needs_fixed_stride_order,)
-LIBRARY.define("swap_out(Tensor x, SymInt[] stride) -> Tensor", tags=_AS_TRACED)
-LIBRARY.define("keep_swap_out(Tensor(a!) token, Tensor x) -> ()")
-LIBRARY.define("finish_swap_out(Tensor(a!) token, Tensor? x) -> ()")
-LIBRARY.define("swap_in(Tensor token) -> Tensor")
-LIBRARY.define(
-    "finish_swap_in(Tensor coming, SymInt[] size, SymInt[] stride, *, "
-    "ScalarType dtype, Device device) -> Tensor"
-)
-
 
 def _swap_out(x: Tensor, stride: Sequence[int]) -> Tensor:
     if list(x.stride()) != list(stride):
@@ -152,26 +142,8 @@ def _swap_in(token: Tensor) -> Tensor:
     return standing
 
 
-def _finish_swap_in(
-    coming: Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    *,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> Tensor:
-    del size, stride, dtype, device  # for the form
+def _finish_swap_in(coming: Tensor, *_: Any, **__: Any) -> Tensor:
     return _coming[coming.data_ptr()].arrived()
-
-
-def _swap_out_form(x: Tensor, stride: Sequence[int]) -> Tensor:
-    del x, stride
-    return torch.empty(1, dtype=torch.int64, device="cpu")
-
-
-def _swap_in_form(token: Tensor) -> Tensor:
-    del token
-    return torch.empty(1, dtype=torch.int64, device="cpu")
 
 
 def _finish_swap_in_form(
@@ -186,24 +158,22 @@ def _finish_swap_in_form(
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
-def _no_form(*_: Tensor | None) -> None:
-    pass
-
-
-for _name, _run, _form in (
-    ("swap_out", _swap_out, _swap_out_form),
-    ("keep_swap_out", _keep_swap_out, _no_form),
-    ("finish_swap_out", _finish_swap_out, _no_form),
-    ("swap_in", _swap_in, _swap_in_form),
-    ("finish_swap_in", _finish_swap_in, _finish_swap_in_form),
-):
-    # One for all devices: tokens are of the CPU, values of a GPU.
-    LIBRARY.impl(_name, _run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"oocdnn_compiled::{_name}", _form, lib=LIBRARY)
-
-swap_out = torch.ops.oocdnn_compiled.swap_out.default
-keep_swap_out = torch.ops.oocdnn_compiled.keep_swap_out.default
-finish_swap_out = torch.ops.oocdnn_compiled.finish_swap_out.default
-swap_in = torch.ops.oocdnn_compiled.swap_in.default
-finish_swap_in = torch.ops.oocdnn_compiled.finish_swap_in.default
+swap_out = define(
+    "swap_out(Tensor x, SymInt[] stride) -> Tensor",
+    _swap_out,
+    token_form,
+    # Inductor chooses the memory order of what it fuses, and another one for operands.
+    (torch.Tag.needs_fixed_stride_order,),
+)
+keep_swap_out = define("keep_swap_out(Tensor(a!) token, Tensor x) -> ()", _keep_swap_out, no_form)
+finish_swap_out = define(
+    "finish_swap_out(Tensor(a!) token, Tensor? x) -> ()", _finish_swap_out, no_form
+)
+swap_in = define("swap_in(Tensor token) -> Tensor", _swap_in, token_form)
+finish_swap_in = define(
+    "finish_swap_in(Tensor coming, SymInt[] size, SymInt[] stride, *, ScalarType dtype, "
+    "Device device) -> Tensor",
+    _finish_swap_in,
+    _finish_swap_in_form,
+)
 OPERATORS = swap_out, keep_swap_out, finish_swap_out, swap_in, finish_swap_in

@@ -25,8 +25,9 @@ from torch.utils._pytree import tree_leaves
 
 from oocdnn.network.plan import Schedule
 from oocdnn.network.timeline import Operation, Timeline
-from oocdnn.torch.compiled.copies import LIBRARY, OPERATORS
+from oocdnn.torch.compiled.copies import OPERATORS
 from oocdnn.torch.compiled.costs import nbytes_of
+from oocdnn.torch.compiled.operators import define, no_form, token_form
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.reading import Note, read
 from oocdnn.torch.limit.heap.steering import steer
@@ -66,7 +67,7 @@ class Steered:
         self._spacers: Spacers | None = None
         self._steers = steers
         self._over = not steers  # nothing is steered any more
-        self._checks = 0  # steps since
+        self._checks = 0  # steps since then
         others = [one for one in _steered.values() if one._card is card]
         _steered[self.number] = self
         if others:  # each would have to know what the others do
@@ -208,25 +209,8 @@ def _point(order: Tensor, step: int, number: int) -> None:
         steered.at(number)
 
 
-def _begin_points_form() -> Tensor:
-    return torch.empty(1, dtype=torch.int64, device="cpu")
-
-
-def _point_form(order: Tensor, step: int, number: int) -> None:
-    pass
-
-
-LIBRARY.define("begin_points() -> Tensor")
-LIBRARY.define("point(Tensor(a!) order, int step, int number) -> ()")
-for _name, _run, _form in (
-    ("begin_points", _begin_points, _begin_points_form),
-    ("point", _point, _point_form),
-):
-    LIBRARY.impl(_name, _run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"oocdnn_compiled::{_name}", _form, lib=LIBRARY)
-
-begin_points = torch.ops.oocdnn_compiled.begin_points.default
-point = torch.ops.oocdnn_compiled.point.default
+begin_points = define("begin_points() -> Tensor", _begin_points, token_form)
+point = define("point(Tensor(a!) order, int step, int number) -> ()", _point, no_form)
 POINTS = begin_points, point
 
 
