@@ -5,7 +5,7 @@ The values in memory that backward reads are the saved tensors; kernels are the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from torch import fx
@@ -19,6 +19,7 @@ from oocdnn.torch.compiled.kinds import is_dense, must_recompute, must_save, ope
 # Inductor writes nodes with this mark to memory, in the traced memory order. Others it computes
 # anew in each kernel that reads them, whose operands then stay in memory until the last of these.
 _WRITTEN = "inductor_realize_to_strides"
+_MARKS = "recompute", _WRITTEN
 _MOST = 4  # operations that are not fused in one recipe
 
 
@@ -105,7 +106,7 @@ class Joint:
         return Timeline(tuple(self._operations()), of.forward, tuple(saved))
 
     def hint(self) -> str:
-        """What keeps values from moving, for a message."""
+        """For a message: the reason why values cannot move; empty if all can."""
         if all(is_dense(value) for value in self.saved):
             return ""
         return "; tensors with dynamic sizes stay on the device: compile with dynamic=False"
@@ -218,9 +219,13 @@ def _name(kernel: Kernel) -> str:
     return str(node.name)
 
 
-def unmark(node: fx.Node, recompute: object) -> None:
-    """Takes marks away but for what the program said about recomputing the node."""
-    node.meta.pop(_WRITTEN, None)
-    node.meta.pop("recompute", None)
-    if recompute is not None:
-        node.meta["recompute"] = recompute
+def marks_of(node: fx.Node) -> dict[str, object]:
+    """The marks that a node has now, to be restored."""
+    return {key: node.meta[key] for key in _MARKS if key in node.meta}
+
+
+def restore_marks(node: fx.Node, marks: Mapping[str, object]) -> None:
+    """Gives a node these marks, and takes others away."""
+    for key in _MARKS:
+        node.meta.pop(key, None)
+    node.meta.update(marks)

@@ -16,7 +16,7 @@ from oocdnn.errors import OutOfMemory
 from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan, least_limit, plan
 from oocdnn.torch.compiled.insertion import Insertion
-from oocdnn.torch.compiled.joint import Joint, unmark
+from oocdnn.torch.compiled.joint import Joint, marks_of, restore_marks
 from oocdnn.torch.compiled.room import Room, device_of, room_of
 from oocdnn.torch.compiled.steering import Points, Steered
 
@@ -55,7 +55,7 @@ class Partitioner(CustomPartitionerFn):
 
     def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **given: Any) -> Modules:
         given.pop("compiler", None)
-        tags = {node.name: node.meta.get("recompute") for node in gm.graph.nodes}
+        marks = {node.name: marks_of(node) for node in gm.graph.nodes}
         try:
             gm.graph.eliminate_dead_code()
             gm.graph = fx_graph_cse(gm.graph)
@@ -79,7 +79,7 @@ class Partitioner(CustomPartitionerFn):
                 "oocdnn: a graph is compiled without a plan: %s: %s", type(error).__name__, error
             )
             for node in gm.graph.nodes:
-                unmark(node, tags.get(node.name))
+                restore_marks(node, marks.get(node.name, {}))
             plain: Modules = min_cut_rematerialization_partition(gm, joint_inputs, **given)
             return plain
         _plans.append(made)
