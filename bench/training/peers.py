@@ -71,8 +71,8 @@ def _compiled(budget: float, training: Training) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _compiled_offload(training: Training) -> Iterator[None]:
-    """What forward saves goes to host memory on a stream of its own and comes back ahead of its
-    use, as PyTorch 2.11 compiles it for the nodes that have its mark: here for all."""
+    """PyTorch 2.11's compiled offloading of all saved values: copies on a stream of their own, with
+    the copies back started ahead of their use."""
     import torch._functorch.config as config
     from torch._inductor import config as inductor
 

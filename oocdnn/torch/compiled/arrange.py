@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections import deque
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -55,21 +55,24 @@ def _arranged(nodes: list[_Node]) -> list[_Node]:
     left.sort(key=lambda one: one[0])
     copied = {id(node) for _, node in left}
     kernels = [node for node in ordered if id(node) not in copied]
-    computed = [_computed(node) for node in kernels]
+    computed = [_computed(kernel) for kernel in kernels]
     reached = np.array([max((places.get(n.name, -1) for n in ns), default=-1) for ns in computed])
-    nbytes = np.array([max(map(nbytes_of, nodes), default=0) for nodes in computed])
+    nbytes = np.array([max(map(nbytes_of, ns), default=0) for ns in computed])
     chain = _ascending(reached, nbytes)
-    waiting = deque((_before(chain, reached, place), node) for place, node in left)
+    due: defaultdict[int, list[_Node]] = defaultdict(list)  # copies, by the kernel behind them
+    for place, node in left:
+        due[_before(chain, reached, place)].append(node)
     made = _Order(nodes)
+    waiting: list[_Node] = []
     for number, kernel in enumerate(kernels):
-        for _ in range(len(waiting)):
-            before, copy = waiting.popleft()
-            if before <= number and made.ready(copy):
+        candidates, waiting = waiting + due.pop(number, []), []
+        for copy in candidates:
+            if made.ready(copy):
                 made.add(copy)
             else:
-                waiting.append((before, copy))
+                waiting.append(copy)
         made.add(kernel)
-    for _, copy in waiting:
+    for copy in waiting + due[len(kernels)]:
         made.add(copy)
     return made.nodes
 
@@ -119,7 +122,7 @@ class _Order:
         self._made = {out.get_name(): node for node in nodes for out in node.get_outputs()}
 
     def ready(self, node: _Node) -> bool:
-        """Whether all dependencies of a node are in the order."""
+        """True if the order has all dependencies of a node."""
         return all(id(one) in self._done for one in self._needed(node))
 
     def add(self, node: _Node) -> None:
@@ -142,8 +145,8 @@ class _Order:
 
 
 def _computed(node: _Node) -> list[fx.Node]:
-    """What a kernel computes, without what is written back to the graph's inputs: those nodes are
-    the graph's last, and are fused with what computes the values."""
+    """The nodes that a kernel computes, without copies to the graph's inputs. Such copies are the
+    graph's last nodes, and Inductor fuses them with the kernels of their values."""
     return [one for one in _origins(node) if one.target is not torch.ops.aten.copy_.default]
 
 

@@ -117,7 +117,7 @@ def _limit(given: int | str | None) -> int:
 
 
 def _is_split() -> bool:
-    """Whether DistributedDataParallel compiles one graph for each bucket of gradients."""
+    """True if DistributedDataParallel compiles one graph for each bucket of gradients."""
     if not torch.distributed.is_available():
         return False
     from torch.nn.parallel import DistributedDataParallel

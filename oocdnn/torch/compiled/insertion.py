@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import fx
@@ -13,7 +13,7 @@ from oocdnn.torch.compiled.joint import Joint
 
 
 class Insertion:
-    """Of the copies of a schedule.
+    """Inserts the copies of a schedule into graphs.
 
     Args:
         joint: The graph that was partitioned.
@@ -43,22 +43,16 @@ class Insertion:
         value = next((one for one in saved if isinstance(one, fx.Node) and one.name == name), None)
         if value is None:
             return False
-        readers = set(value.users) - {output}
-        point, after = output, False
-        for node in graph.nodes:
-            after = after or node is value
-            if node in readers:
-                readers.discard(node)
-            elif after and not readers and self._places.get(node.name, -1) >= release:
-                point = node
-                break
         with graph.inserting_after(value):
             token = _call(graph, copies.swap_out, value, list(value.meta["val"].stride()))
         if self._ends_in_backward(release):
             with graph.inserting_before(output):
                 _call(graph, copies.keep_swap_out, token, value)
         else:
-            with graph.inserting_before(point):
+            nodes = list(graph.nodes)
+            readers = {value, *value.users} - {output}
+            last = max(index for index, node in enumerate(nodes) if node in readers)
+            with graph.inserting_before(self._at(nodes[last + 1 :], release, output)):
                 _call(graph, copies.finish_swap_out, token, value)
         output.update_arg(0, (*results[: self._outputs], *_replaced(saved, value, token)))
         return True
@@ -72,9 +66,9 @@ class Insertion:
         given.meta["val"] = _token(form)
         given.meta.pop("tensor_meta", None)
         if self._ends_in_backward(moves.release):
-            with graph.inserting_before(self._at(graph, moves.release, first)):
+            with graph.inserting_before(self._at(graph.nodes, moves.release, first)):
                 _call(graph, copies.finish_swap_out, given, None)
-        with graph.inserting_before(self._at(graph, moves.fetch, first)):
+        with graph.inserting_before(self._at(graph.nodes, moves.fetch, first)):
             coming = _call(graph, copies.swap_in, given)
         with graph.inserting_before(first):
             come = _call(
@@ -84,9 +78,9 @@ class Insertion:
         for reader in readers:
             reader.replace_input_with(given, come)
 
-    def _at(self, graph: fx.Graph, place: int, last: fx.Node) -> fx.Node:
-        """The first node of a graph at or after a position of the timeline; none behind `last`."""
-        for node in graph.nodes:
+    def _at(self, nodes: Iterable[fx.Node], place: int, last: fx.Node) -> fx.Node:
+        """The first of the nodes at or after a position of the timeline; none behind `last`."""
+        for node in nodes:
             if node is last:
                 break
             if node.op != "placeholder" and self._places.get(node.name, -1) >= place:

@@ -62,8 +62,8 @@ class Kinds:
         return not is_bool(node) and _REDUCES * nbytes_of(node) < read
 
     def repeats(self, node: fx.Node) -> bool:
-        """Whether a node gives the same again, and does nothing else. That is known of PyTorch's
-        own operations, which read nothing that the graph overwrites."""
+        """True if a second run of a node gives the same and changes nothing. That is known of
+        PyTorch's own operations, which read nothing that the graph overwrites."""
         known = node.target is operator.getitem or getattr(node.target, "namespace", "") in _OWN
         if not known or self.is_random(node) or self.is_mutable(node):
             return False

@@ -17,9 +17,9 @@ from oocdnn.torch.compiled.copies import card_of
 from oocdnn.torch.compiled.costs import Costs, Estimated, Measured
 from oocdnn.torch.limit.link import measured
 
-# Of the limit, between the allocator's tensors.
+# Shares of the limit that are left for gaps between the allocator's tensors.
 _GAPS = 0.05
-_STEERED = 0.02  # where it can be steered
+_STEERED = 0.02  # if the allocator can be steered
 _ADAPTIVE = 2  # tensors of a parameter's size that an optimizer keeps, where that is not known
 
 
