@@ -13,6 +13,7 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from torch import nn
 
+from oocdnn.torch.compiled import points as points_of_graphs
 from oocdnn.torch.compiled import steering
 from oocdnn.torch.compiled.backend import oocdnn
 from oocdnn.torch.compiled.room import Room
@@ -116,7 +117,7 @@ def test_steps_are_steered_where_gaps_would_pass_the_limit(card: Modelled) -> No
     found = [run(card, steered) for _ in range(6)]
     assert found[0] == NATURAL
     assert max(found[3:]) <= LIMIT
-    steered.stop()
+    steered.stop("the test ends")
     assert card.allocator.allocated == 20 * MIB
 
 
@@ -126,7 +127,8 @@ def test_steps_that_fit_are_left_alone(card: Modelled) -> None:
     assert first == NATURAL
     assert watched == NATURAL + 2  # a page for what is noted
     assert others == [NATURAL] * 3
-    assert steered._over
+    assert steered.is_unsteered
+    assert card.entries is None  # the history of allocations is off
 
 
 def test_steering_goes_on_after_something_else_ran(card: Modelled) -> None:
@@ -156,7 +158,7 @@ def test_steps_that_always_differ_are_given_up(card: Modelled) -> None:
         run(card, steered, [*STEP[:2], more, *STEP[2:]][: len(STEP)])
         for left in [n for n in card._blocks if n > 0]:
             card.free(left)
-    assert steered._over
+    assert steered.is_unsteered
     assert card.allocator.allocated == 20 * MIB
 
 
@@ -165,8 +167,8 @@ def test_of_several_graphs_none_is_steered(card: Modelled) -> None:
     for _ in range(4):
         run(card, first)
     second = Steered(card, LIMIT * MIB, len(STEP))
-    assert first._over
-    assert second._over
+    assert first.is_unsteered
+    assert second.is_unsteered
     assert card.allocator.allocated == 20 * MIB
     del first, second
     gc.collect()
@@ -203,7 +205,7 @@ def test_what_fails_at_the_end_reaches_no_program(
         run(card, steered)
     monkeypatch.setattr(card, "give", fails)
     run(card, steered)
-    assert steered._over
+    assert steered.is_unsteered
     assert len(given) == len(set(given)) == 1  # nothing is given back twice
 
 
@@ -259,7 +261,7 @@ def test_graphs_reach_their_points_in_order(monkeypatch: pytest.MonkeyPatch) -> 
         made.append(points)
 
     monkeypatch.setattr(Room, "allocates", lambda _: True)
-    monkeypatch.setattr(steering, "_LARGE", 1 << 10)
+    monkeypatch.setattr(points_of_graphs, "_LARGE", 1 << 10)
     monkeypatch.setattr(Steered, "__init__", began)
     monkeypatch.setattr(Steered, "at", lambda _, number: reached.append(number))
     torch.manual_seed(0)

@@ -22,7 +22,7 @@ from torch.utils._ordered_set import OrderedSet
 
 from oocdnn.torch.compiled import copies
 from oocdnn.torch.compiled.costs import nbytes_of
-from oocdnn.torch.compiled.steering import POINTS
+from oocdnn.torch.compiled.points import POINTS
 
 _PLACED = frozenset((*copies.OPERATORS, *POINTS))
 _log = logging.getLogger(__name__)

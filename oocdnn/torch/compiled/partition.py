@@ -17,8 +17,9 @@ from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan, least_limit, plan
 from oocdnn.torch.compiled.insertion import Insertion
 from oocdnn.torch.compiled.joint import Joint, marks_of, restore_marks
+from oocdnn.torch.compiled.points import Points
 from oocdnn.torch.compiled.room import Room, device_of, room_of
-from oocdnn.torch.compiled.steering import Points, Steered
+from oocdnn.torch.compiled.steering import Steered
 
 _log = logging.getLogger(__name__)
 Modules = tuple[fx.GraphModule, fx.GraphModule]

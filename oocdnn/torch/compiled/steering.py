@@ -1,13 +1,7 @@
 """Has PyTorch's allocator put the tensors of a compiled step where they leave few gaps.
 
-Forward and backward have points among their kernels, operators at which the runtime can take
-device bytes and give them back:
-
-    order = begin_points()        a small tensor of the CPU, which keeps the points in order
-    point(order, step, number)
-
-The first steps show what is allocated between the points. Where the allocator's own choices would
-pass the limit, later steps are steered as those of `memory_limit` are.
+The first steps show what is allocated between the points of the graphs. Where the allocator's own
+choices would pass the limit, later steps are steered as those of `memory_limit` are.
 """
 
 from __future__ import annotations
@@ -16,31 +10,59 @@ import itertools
 import logging
 import time
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
 from weakref import WeakValueDictionary
-
-import torch
-from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._pytree import tree_leaves
 
 from oocdnn.network.plan import Schedule
 from oocdnn.network.timeline import Operation, Timeline
-from oocdnn.torch.compiled.copies import OPERATORS
-from oocdnn.torch.compiled.costs import nbytes_of
-from oocdnn.torch.compiled.operators import define, no_form, token_form
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.reading import Note, read
 from oocdnn.torch.limit.heap.steering import steer
 from oocdnn.torch.limit.spacers import Spacers
 
 _log = logging.getLogger(__name__)
-_MOST = 32  # points of a graph
-_LARGE = 1 << 20  # bytes of a value before which there may be a point
-_SETTLED = 1  # whole steps before one is watched: the first one allocates what optimizers keep
 _SECONDS = 2.0  # for one search
 _LOSSES = 3  # successive steps that went otherwise than watched
 _TRIES = 3  # steps that are watched
-_CHECKED = 2  # steps without steering after which the driver's count is looked at
+_LOOKED_AT = 3  # the step without steering at whose beginning the driver's count is looked at
+
+
+class _State(Protocol):
+    """What happens in a step."""
+
+    def at(self, number: int) -> None:
+        """A point is reached, after all before it."""
+
+    def interrupt(self) -> None:
+        """A point is reached out of order: backward runs twice, or not at all."""
+
+    def next(self, whole: bool) -> _State:
+        """The step is over, and the next one begins.
+
+        Args:
+            whole: Whether it had all points, in order.
+        """
+
+    def stop(self) -> None:
+        """There is no next step."""
+
+
+@dataclass
+class _Steps:
+    """Of a pair of graphs.
+
+    Args:
+        card: Of the device.
+        limit: Device bytes of the process.
+        points: Of a step.
+        watched: How many were watched.
+    """
+
+    card: Card
+    limit: int
+    points: int
+    watched: int = 0
 
 
 class Steered:
@@ -58,197 +80,203 @@ class Steered:
 
     def __init__(self, card: Card, limit: int, points: int, *, steers: bool = True) -> None:
         self.number = next(_numbers)
-        self._card, self._limit, self._points = card, limit, points
+        self._steps = _Steps(card, limit, points)
         self._next = 0  # the point that is expected
-        self._whole = 0  # steps that had all points, in order
-        self._watched = 0
-        self._losses = 0
-        self._notes: list[Note] | None = None  # while a step is watched
-        self._spacers: Spacers | None = None
-        self._steers = steers
-        self._over = not steers  # nothing is steered any more
-        self._checks = 0  # steps since then
-        others = [one for one in _steered.values() if one._card is card]
+        self._state: _State = _First(self._steps)
+        if not steers:
+            hint = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+            self._state = _Unsteered(self._steps, "the allocator cannot be steered", hint)
+        others = [one for one in _steered.values() if one._steps.card is card]
         _steered[self.number] = self
-        if others:  # each would have to know what the others do
+        if others:
             for one in (self, *others):
-                one.stop()
+                one.stop("each would have to know what the others do")
+
+    @property
+    def is_unsteered(self) -> bool:
+        """Whether the allocator is left alone from here on."""
+        return isinstance(self._state, _Unsteered)
 
     def at(self, number: int) -> None:
         """A point is reached. What fails here ends the steering, not the program."""
         try:
-            if not self._over:
-                self._at(number)
-            elif number == 0 and self._checks <= _CHECKED:
-                self._check()
+            if number == 0:
+                self._state = self._state.next(whole=self._next == self._steps.points)
+            if number in (0, self._next):
+                self._state.at(number)
+            else:
+                self._state.interrupt()
+            self._next = number + 1
         except Exception as error:
             _log.warning("oocdnn: steps are not steered: %s: %s", type(error).__name__, error)
-            self.stop()
+            self.stop("it failed")
 
-    def stop(self) -> None:
+    def stop(self, reason: str) -> None:
         """Nothing is steered from here on."""
-        notes, spacers, self._notes, self._spacers = self._notes, self._spacers, None, None
-        self._over = True
-        with suppress(Exception):
-            if notes is not None:
-                self._card.watched()
-            if spacers is not None:
-                spacers.stop()
+        if not self.is_unsteered:
+            state, self._state = self._state, _Unsteered(self._steps, reason)
+            with suppress(Exception):
+                state.stop()
 
     def __del__(self) -> None:
-        if getattr(self, "_over", True) is False:  # in the midst of a step, perhaps
-            self.stop()
+        if hasattr(self, "_state"):  # in the midst of a step, perhaps
+            with suppress(Exception):
+                self._state.stop()
 
-    def _check(self) -> None:
-        """Tells once where the driver counts more than the limit."""
-        self._checks += 1
-        if self._checks == 1:
+
+class _First:
+    """Until a whole step has allocated what optimizers keep."""
+
+    def __init__(self, steps: _Steps) -> None:
+        self._steps = steps
+
+    def at(self, number: int) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def next(self, whole: bool) -> _State:
+        if not whole:
+            return self
+        self._steps.card.begin()
+        return _watching(self._steps)
+
+
+def _watching(steps: _Steps) -> _State:
+    """The step that begins is watched, without unused memory."""
+    steps.card.trim()
+    steps.watched += 1
+    if steps.watched > _TRIES:
+        return _Unsteered(steps, f"{_TRIES} steps were watched, and later ones went otherwise")
+    if not steps.card.watch():
+        return _Unsteered(steps, "the program records the history of allocations itself")
+    return _Watching(steps)
+
+
+class _Watching:
+    """A step whose allocations are recorded."""
+
+    def __init__(self, steps: _Steps) -> None:
+        self._steps = steps
+        self._notes: list[Note] = []
+        self._on = True
+
+    def at(self, number: int) -> None:
+        if number and self._on:
+            self._notes += [self._note(), self._note()]
+
+    def _note(self) -> Note:
+        nbytes = 257 + len(self._notes) % 251  # which tensors rarely have
+        return Note(self._steps.card.note(nbytes), nbytes)
+
+    def interrupt(self) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self._on:
+            self._on = False
+            self._steps.card.watched()
+
+    def next(self, whole: bool) -> _State:
+        steps = self._steps
+        steps.card.begin()
+        if not whole or not self._on:
+            self.stop()
+            return _watching(steps)
+        self._on = False
+        log = steps.card.watched()
+        operations = (Operation("", 0.0),) * steps.points
+        found = None if log is None else read(log, self._notes, Timeline(operations, steps.points))
+        steps.card.trim()
+        heap = steps.card.heap()
+        if found is None or heap is None:
+            return _Unsteered(steps, "the history of allocations does not have a whole step")
+        step, room = found.step(Schedule([])), steps.limit - steps.card.others()
+        reserved = step.reserved(heap)
+        if reserved <= room:
+            return _Unsteered(steps, f"steps reserve {reserved} bytes of {room}")
+        steering = steer(step, heap, room, time.monotonic() + _SECONDS, steps.watched)
+        if steering is None:
+            return _Unsteered(steps, f"no steering was found in which steps reserve {room} bytes")
+        return _Steering(steps, Spacers(steps.card, steering))
+
+
+class _Steering:
+    """Steps that are steered."""
+
+    def __init__(self, steps: _Steps, spacers: Spacers) -> None:
+        self._steps, self._spacers = steps, spacers
+        self._losses = 0
+
+    def at(self, number: int) -> None:
+        if number:
+            self._spacers.at(("run", number))
+
+    def interrupt(self) -> None:
+        self._spacers.stop()
+
+    def stop(self) -> None:
+        self._spacers.stop()
+
+    def next(self, whole: bool) -> _State:
+        """Goes on where a step went otherwise than watched; watches anew after several."""
+        del whole
+        self._steps.card.begin()
+        self._spacers.ends()
+        self._losses = self._losses + 1 if self._spacers.lost else 0
+        if self._losses >= _LOSSES:
+            return _watching(self._steps)
+        if self._spacers.lost:
+            self._spacers.restore()
+        return self
+
+
+class _Unsteered:
+    """Steps that are left alone. Tells once where the driver counts more than the limit.
+
+    Args:
+        reason: For who looks for it.
+        hint: What to do about the gaps.
+    """
+
+    def __init__(
+        self, steps: _Steps, reason: str, hint: str = "compile with a limit that is so much less"
+    ) -> None:
+        self._card, self._limit = steps.card, steps.limit
+        self._hint = hint
+        self._begun = 0  # steps
+        _log.debug("oocdnn: steps are not steered: %s", reason)
+
+    def at(self, number: int) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def next(self, whole: bool) -> _State:
+        del whole
+        self._begun += 1
+        if self._begun == 1:
             self._card.trim()
-        if self._checks <= _CHECKED:
-            return
+        elif self._begun == _LOOKED_AT:
+            self._look()
+        return self
+
+    def _look(self) -> None:
         excess = self._card.taken() + self._card.others() - self._limit
         if excess > 0:
             _log.warning(
                 "oocdnn: the driver counts %d bytes more than the limit of %d: PyTorch's allocator "
                 "leaves gaps between tensors; %s",
-                excess, self._limit,
-                "compile with a limit that is so much less" if self._steers
-                else "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                excess, self._limit, self._hint,
             )  # fmt: skip
-
-    def _at(self, number: int) -> None:
-        if number == 0:
-            self._begin()
-        elif number != self._next:  # backward runs twice, or not at all
-            self._interrupt()
-        elif self._notes is not None:
-            self._notes += [self._note(), self._note()]
-        elif self._spacers is not None:
-            self._spacers.at(("run", number))
-        self._next = number + 1
-
-    def _note(self) -> Note:
-        assert self._notes is not None
-        nbytes = 257 + len(self._notes) % 251  # which tensors rarely have
-        return Note(self._card.note(nbytes), nbytes)
-
-    def _begin(self) -> None:
-        self._card.begin()
-        whole = self._next == self._points
-        self._whole += whole
-        if self._spacers is not None:
-            self._spacers.ends()
-            self._look_after(self._spacers)
-        elif self._notes is not None:
-            if whole:
-                self._steer(self._notes)
-            else:
-                self._interrupt()
-        if self._spacers is None and self._notes is None and self._whole >= _SETTLED:
-            self._watch()
-
-    def _interrupt(self) -> None:
-        """The step is not a whole one."""
-        if self._notes is not None:
-            self._card.watched()
-            self._notes = None
-        if self._spacers is not None:
-            self._spacers.stop()
-
-    def _look_after(self, spacers: Spacers) -> None:
-        """Goes on where a step went otherwise than watched; watches anew after several."""
-        self._losses = self._losses + 1 if spacers.lost else 0
-        if self._losses >= _LOSSES:
-            self._losses, self._spacers = 0, None
-        elif spacers.lost:
-            spacers.restore()
-
-    def _watch(self) -> None:
-        """Watches a step that begins without unused memory."""
-        self._card.trim()
-        self._watched += 1
-        if self._watched > _TRIES or not self._card.watch():
-            self._over = True
-        else:
-            self._notes = []
-
-    def _steer(self, notes: list[Note]) -> None:
-        """From what a step allocated to the steering of the next ones, if they need one."""
-        self._notes = None
-        log = self._card.watched()
-        operations = (Operation("", 0.0),) * self._points
-        found = None if log is None else read(log, notes, Timeline(operations, self._points))
-        self._card.trim()
-        heap = self._card.heap()
-        if found is None or heap is None:
-            self._over = True
-            return
-        step, room = found.step(Schedule([])), self._limit - self._card.others()
-        if step.reserved(heap) <= room:
-            self._over = True
-            return
-        steering = steer(step, heap, room, time.monotonic() + _SECONDS, self._watched)
-        if steering is None:
-            self._over = True
-            return
-        self._spacers = Spacers(self._card, steering)
 
 
 _numbers = itertools.count()
 _steered: WeakValueDictionary[int, Steered] = WeakValueDictionary()
 
 
-def _begin_points() -> Tensor:
-    return torch.zeros(1, dtype=torch.int64)
-
-
-def _point(order: Tensor, step: int, number: int) -> None:
-    del order
-    steered = _steered.get(step)
-    if steered is not None:
-        steered.at(number)
-
-
-begin_points = define("begin_points() -> Tensor", _begin_points, token_form)
-point = define("point(Tensor(a!) order, int step, int number) -> ()", _point, no_form)
-POINTS = begin_points, point
-
-
-class Points:
-    """Places for the points of a step: at the beginning of its graphs, and before large values.
-
-    Attributes:
-        count: Of the places.
-    """
-
-    def __init__(self, forward: fx.Graph, backward: fx.Graph) -> None:
-        self._places = [(graph, _places(graph)) for graph in (forward, backward)]
-        self.count = sum(len(nodes) for _, nodes in self._places)
-
-    def add(self, step: int) -> None:
-        """Has the graphs reach the points of a step."""
-        numbers = itertools.count()
-        for graph, nodes in self._places:
-            if not nodes:
-                continue
-            with graph.inserting_before(next(n for n in graph.nodes if n.op == "call_function")):
-                order = graph.call_function(begin_points)
-            with _mode(nodes[0]):
-                order.meta["val"] = begin_points()
-            for node in nodes:
-                with graph.inserting_before(node):
-                    made = graph.call_function(point, (order, step, next(numbers)))
-                made.meta["val"] = None
-
-
-def _places(graph: fx.Graph) -> list[fx.Node]:
-    calls = [node for node in graph.nodes if node.op == "call_function"]
-    large = [n for n in calls if n.target not in OPERATORS and nbytes_of(n) >= _LARGE]
-    return large[:: max(-(-len(large) // _MOST), 1)]
-
-
-def _mode(node: fx.Node) -> FakeTensorMode:
-    """That a node's values are of."""
-    values = tree_leaves(node.meta["val"])
-    mode: FakeTensorMode = next(one for one in values if isinstance(one, FakeTensor)).fake_mode
-    return mode
+def steered_step(number: int) -> Steered | None:
+    """What the steps of graphs are steered by, while these are there."""
+    return _steered.get(number)
