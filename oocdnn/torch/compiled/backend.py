@@ -26,6 +26,8 @@ _INDUCTOR = {
     "_post_fusion_custom_pass": arranged,
     # It knows nothing of copies on their way: memory is free when no reference to it is left.
     "allow_buffer_reuse": False,
+    # A plan is made of times that were measured, so that no graph is met again.
+    "fx_graph_cache": False,
 }
 
 
