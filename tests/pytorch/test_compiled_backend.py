@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 import importlib.metadata
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,9 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.compile_fx import view_to_reshape
 from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.utils import run_and_get_code
 from torch._inductor.virtualized import V
 from torch.nn import functional as F
 from torch.utils.checkpoint import (
@@ -476,6 +479,8 @@ def test_dynamic_sizes_stay_and_are_named() -> None:
 
 def by_nodes(partition: Any) -> Any:
     def as_it_is(graph: Any, _: Any) -> Any:
+        view_to_reshape(graph)  # as Inductor does, which chooses the memory order of values
+        graph.recompile()
         return make_boxed_func(graph)
 
     return aot_autograd(
@@ -515,6 +520,45 @@ def test_plans_change_nothing_that_is_computed(
     moved = {choice.policy for choice in plan.schedule.choices} - {Policy.KEEP}
     assert moved
     assert link is SLOW or moved == {Policy.SWAP}
+
+
+class Mixed(nn.Module):
+    """A convolution's result is read as an image and as a matrix."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm = nn.LayerNorm(channels)
+        self.first, self.last = nn.Linear(channels, 64), nn.Linear(64, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1))
+        y = self.last(F.gelu(self.first(y)))
+        return x + y.permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("link", [FAST, SLOW], ids=["fast", "slow"])
+def test_what_is_handed_to_backward_has_the_order_that_inductor_computes_in(
+    link: Link, wire: Callable[[Link], None]
+) -> None:
+    wire(link)
+    torch.manual_seed(0)
+    net, x = nn.Sequential(*(Mixed(32) for _ in range(3))), torch.randn(4, 32, 8, 8)
+    step(within(copy.deepcopy(net), ROOMY), x)
+    limit = limit_at(plans()[-1], 0.3)
+    torch._dynamo.reset()
+    _, (_, backward) = run_and_get_code(lambda: step(within(net, limit), x))
+    form = r"assert_size_stride\((?!tangents)\w+, \(([\d, ]+)\), \(([\d, ]+)\)"
+    given = re.findall(form, backward)
+    orders = {size: {order for one, order in given if one == size} for size, _ in given}
+    assert orders["4, 32, 8, 8"] == {"2048, 1, 256, 32"}
+    assert {order for size, order in given if size.startswith("4, 8, 8, ")} <= {
+        "2048, 256, 32, 1",  # swapped operands of matrix products
+        "4096, 512, 64, 1",
+        "64, 8, 1, 1",  # statistics
+        "64, 1, 8, 8",
+    }
+    assert "256, 64" in orders or link is FAST  # kept ones, as matrices
 
 
 class Moving(nn.Module):

@@ -22,7 +22,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
+from torch._inductor.ir import ExternKernel
+from torch._inductor.lowering import make_fallback
 
 from oocdnn.torch.compiled.operators import define, no_form, token_form
 from oocdnn.torch.limit.card import Card, Copy, CudaCard, HostCard
@@ -115,6 +117,13 @@ def _swap_out(x: Tensor, stride: Sequence[int]) -> Tensor:
     return token
 
 
+def _in_order(node: fx.Node, x: Any, stride: Sequence[int]) -> tuple[Any, dict[str, Any]]:
+    """Has Inductor hand over a value in the memory order that is asked for, where it would choose
+    another one."""
+    del node
+    return (ExternKernel.require_exact_strides(x, stride), stride), {}
+
+
 def _of(token: Tensor) -> _Swapped:
     swapped = _swapped.get(token.data_ptr())
     if swapped is None:
@@ -162,9 +171,8 @@ swap_out = define(
     "swap_out(Tensor x, SymInt[] stride) -> Tensor",
     _swap_out,
     token_form,
-    # Inductor chooses the memory order of what it fuses, and another one for operands.
-    (torch.Tag.needs_fixed_stride_order,),
 )
+make_fallback(swap_out, _in_order, warn=False)
 keep_swap_out = define("keep_swap_out(Tensor(a!) token, Tensor x) -> ()", _keep_swap_out, no_form)
 finish_swap_out = define(
     "finish_swap_out(Tensor(a!) token, Tensor? x) -> ()", _finish_swap_out, no_form

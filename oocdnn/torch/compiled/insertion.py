@@ -10,6 +10,7 @@ from torch import fx
 from oocdnn.network.plan import Movement, Schedule
 from oocdnn.torch.compiled import copies
 from oocdnn.torch.compiled.joint import Joint
+from oocdnn.torch.compiled.orders import Orders
 
 
 class Insertion:
@@ -19,18 +20,22 @@ class Insertion:
         joint: The graph that was partitioned.
         schedule: Of its timeline.
         outputs: How many of forward's results are the program's.
+        orders: Of forward's values.
     """
 
-    def __init__(self, joint: Joint, schedule: Schedule, outputs: int) -> None:
-        self._joint, self._schedule, self._outputs = joint, schedule, outputs
+    def __init__(self, joint: Joint, schedule: Schedule, outputs: int, orders: Orders) -> None:
+        self._joint, self._schedule = joint, schedule
+        self._outputs, self._orders = outputs, orders
         self._places = joint.places()
 
     def run(self, forward: fx.Graph, backward: fx.Graph) -> None:
         """Has both graphs copy what the schedule swaps, where forward saves it."""
-        for index in self._schedule.swapped():
-            value, moves = self._joint.saved[index], self._schedule.movements[index]
-            if self._leaves(forward, value.name, moves.release):
-                self._comes(backward, value, moves)
+        moves = self._schedule.movements
+        # A link carries one copy after another: of those that start together, what is needed first.
+        for index in sorted(self._schedule.swapped(), key=lambda one: (moves[one].need, one)):
+            value = self._joint.saved[index]
+            if self._leaves(forward, value.name, moves[index].release):
+                self._comes(backward, value, moves[index])
 
     def _ends_in_backward(self, release: int) -> bool:
         return release >= self._joint.timeline.forward
@@ -44,7 +49,7 @@ class Insertion:
         if value is None:
             return False
         with graph.inserting_after(value):
-            token = _call(graph, copies.swap_out, value, list(value.meta["val"].stride()))
+            token = _call(graph, copies.swap_out, value, self._orders.strides(value))
         if self._ends_in_backward(release):
             with graph.inserting_before(output):
                 _call(graph, copies.keep_swap_out, token, value)
@@ -71,8 +76,9 @@ class Insertion:
         with graph.inserting_before(self._at(graph.nodes, moves.fetch, first)):
             coming = _call(graph, copies.swap_in, given)
         with graph.inserting_before(first):
+            size, stride = list(form.size()), self._orders.strides(value)
             come = _call(
-                graph, copies.finish_swap_in, coming, list(form.size()), list(form.stride()),
+                graph, copies.finish_swap_in, coming, size, stride,
                 dtype=form.dtype, device=form.device,
             )  # fmt: skip
         for reader in readers:

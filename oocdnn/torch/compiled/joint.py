@@ -5,7 +5,7 @@ The values in memory that backward reads are the saved tensors; kernels are the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 
 from torch import fx
@@ -16,10 +16,7 @@ from oocdnn.torch.compiled.costs import Cost, Costs, nbytes_of
 from oocdnn.torch.compiled.kernels import Kernel, Kernels
 from oocdnn.torch.compiled.kinds import is_dense, must_recompute, must_save, operation
 
-# Inductor writes nodes with this mark to memory, in the traced memory order. Others it computes
-# anew in each kernel that reads them, whose operands then stay in memory until the last of these.
-_WRITTEN = "inductor_realize_to_strides"
-_MARKS = "recompute", _WRITTEN
+_MARK = "recompute"
 _MOST = 4  # operations that are not fused in one recipe
 
 
@@ -132,11 +129,13 @@ class Joint:
             again.add(node)
             left.extend(node.all_input_nodes)
         for node in filter(of.kinds.repeats, again):
-            node.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+            node.meta[_MARK] = CheckpointPolicy.MUST_RECOMPUTE
         for node in {operation(value) for value in kept} - again:
-            node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-        for value in filter(is_dense, of.position):
-            value.meta[_WRITTEN] = True
+            node.meta[_MARK] = CheckpointPolicy.MUST_SAVE
+
+    def written(self) -> set[str]:
+        """The names of the values that the plan has in memory."""
+        return {value.name for value in filter(is_dense, self._of.position)}
 
     def _moves(self, value: fx.Node) -> bool:
         held = value in self._of.forward_results
@@ -219,13 +218,13 @@ def _name(kernel: Kernel) -> str:
     return str(node.name)
 
 
-def marks_of(node: fx.Node) -> dict[str, object]:
-    """The marks that a node has now, to be restored."""
-    return {key: node.meta[key] for key in _MARKS if key in node.meta}
+def mark_of(node: fx.Node) -> object:
+    """What a node says of being computed again, to be restored."""
+    return node.meta.get(_MARK)
 
 
-def restore_marks(node: fx.Node, marks: Mapping[str, object]) -> None:
-    """Gives a node these marks, and takes others away."""
-    for key in _MARKS:
-        node.meta.pop(key, None)
-    node.meta.update(marks)
+def restore_mark(node: fx.Node, mark: object) -> None:
+    """Gives a node this mark, or none."""
+    node.meta.pop(_MARK, None)
+    if mark is not None:
+        node.meta[_MARK] = mark

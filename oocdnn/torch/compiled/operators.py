@@ -12,19 +12,16 @@ _NAME = "oocdnn_compiled"
 _library = torch.library.Library(_NAME, "DEF")
 
 
-def define(
-    schema: str, run: Callable[..., Any], form: Callable[..., Any], tags: tuple[torch.Tag, ...] = ()
-) -> Any:
+def define(schema: str, run: Callable[..., Any], form: Callable[..., Any]) -> Any:
     """Defines an operator.
 
     Args:
         schema: With the name.
         run: The implementation. One for all devices: tokens are on the CPU, values on a GPU.
         form: Returns results that have no memory, for tracing.
-        tags: PyTorch's.
     """
     name = schema.split("(", maxsplit=1)[0]
-    _library.define(schema, tags=tags)
+    _library.define(schema)
     _library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAME}::{name}", form, lib=_library)
     return getattr(getattr(torch.ops, _NAME), name).default

@@ -16,7 +16,8 @@ from oocdnn.errors import OutOfMemory
 from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan, least_limit, plan
 from oocdnn.torch.compiled.insertion import Insertion
-from oocdnn.torch.compiled.joint import Joint, marks_of, restore_marks
+from oocdnn.torch.compiled.joint import Joint, mark_of, restore_mark
+from oocdnn.torch.compiled.orders import Orders
 from oocdnn.torch.compiled.points import Points
 from oocdnn.torch.compiled.room import Room, device_of, room_of
 from oocdnn.torch.compiled.steering import Steered
@@ -56,7 +57,7 @@ class Partitioner(CustomPartitionerFn):
 
     def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **given: Any) -> Modules:
         given.pop("compiler", None)
-        marks = {node.name: marks_of(node) for node in gm.graph.nodes}
+        marks = {node.name: mark_of(node) for node in gm.graph.nodes}
         try:
             gm.graph.eliminate_dead_code()
             gm.graph = fx_graph_cse(gm.graph)
@@ -68,7 +69,10 @@ class Partitioner(CustomPartitionerFn):
             joint.mark({value for value, one in choices if one.policy is Policy.REBUILD})
             parts: Modules = min_cut_rematerialization_partition(gm, joint_inputs, **given)
             forward, backward = (module.graph for module in parts)
-            Insertion(joint, made.schedule, outputs).run(forward, backward)
+            orders = Orders(parts[0])
+            orders.mark(joint.written(), forward, backward)
+            Insertion(joint, made.schedule, outputs, orders).run(forward, backward)
+            orders.save_views(backward, outputs)
             self._steer(room, forward, backward)
             for module in parts:
                 module.graph.lint()
@@ -80,7 +84,7 @@ class Partitioner(CustomPartitionerFn):
                 "oocdnn: a graph is compiled without a plan: %s: %s", type(error).__name__, error
             )
             for node in gm.graph.nodes:
-                restore_marks(node, marks.get(node.name, {}))
+                restore_mark(node, marks.get(node.name))
             plain: Modules = min_cut_rematerialization_partition(gm, joint_inputs, **given)
             return plain
         _plans.append(made)
