@@ -552,6 +552,7 @@ def test_what_is_handed_to_backward_has_the_order_that_inductor_computes_in(
     given = re.findall(form, backward)
     orders = {size: {order for one, order in given if one == size} for size, _ in given}
     assert orders["4, 32, 8, 8"] == {"2048, 1, 256, 32"}
+    assert "8192, " in orders  # the input as it is
     assert {order for size, order in given if size.startswith("4, 8, 8, ")} <= {
         "2048, 256, 32, 1",  # swapped operands of matrix products
         "4096, 512, 64, 1",

@@ -10,7 +10,7 @@ from torch import fx
 from oocdnn.network.plan import Movement, Schedule
 from oocdnn.torch.compiled import copies
 from oocdnn.torch.compiled.joint import Joint
-from oocdnn.torch.compiled.orders import Orders
+from oocdnn.torch.compiled.orders import Orders, first_of
 
 
 class Insertion:
@@ -67,7 +67,7 @@ class Insertion:
         (given,) = (node for node in graph.find_nodes(op="placeholder") if node.name == value.name)
         form = value.meta["val"]
         readers = set(given.users)
-        first = next(node for node in graph.nodes if node in readers)
+        first = first_of(graph, readers)
         given.meta["val"] = _token(form)
         given.meta.pop("tensor_meta", None)
         if self._ends_in_backward(moves.release):

@@ -57,8 +57,8 @@ class Orders:
                     node.meta[WRITTEN] = True
 
     def save_views(self, backward: fx.Graph, outputs: int) -> None:
-        """Saves the view of a value in place of the value, where nothing reads the value itself:
-        Inductor knows results of four dimensions as images, and matrices by their views.
+        """Saves views of values in place of values that Inductor would copy to channels-last order
+        though nothing needs that: matrices, which are read by their views, and inputs.
 
         Args:
             outputs: How many of forward's results are the program's.
@@ -69,16 +69,35 @@ class Orders:
         for index, value in enumerate(results):
             if index < outputs or not isinstance(value, fx.Node) or value in results[:outputs]:
                 continue
-            view, there = self._matrix(value), given.get(value.name)
-            if view is None or there is None or not all(_alike(view, one) for one in there.users):
+            there = given.get(value.name)
+            view = self._matrix(value)
+            if there is None:
                 continue
-            results[index] = view
-            forms = "val", "tensor_meta"
-            there.meta |= {key: view.meta[key] for key in forms if key in view.meta}
-            for one in list(there.users):
-                one.replace_all_uses_with(there)
-                backward.erase_node(one)
+            if view is not None and all(_alike(view, one) for one in there.users):
+                results[index] = view
+                _take(there, view)
+                for one in list(there.users):
+                    one.replace_all_uses_with(there)
+                    backward.erase_node(one)
+            elif value.op == "placeholder" and value.name in self._channels_last:
+                results[index] = self._flat(value, there)
         output.update_arg(0, tuple(results))
+
+    def _flat(self, value: fx.Node, there: fx.Node) -> fx.Node:
+        """An input as one row, of which backward's placeholder `there` makes the image again."""
+        form = value.meta["val"]
+        if not form.is_contiguous():
+            return value
+        with self._graph.inserting_before(self._graph.output_node()):
+            flat = _view(self._graph, value, [form.numel()])
+        readers = list(there.users)
+        if readers:
+            with there.graph.inserting_before(first_of(there.graph, readers)):
+                image = _view(there.graph, there, list(form.size()))
+            for one in readers:
+                one.replace_input_with(there, image)
+        _take(there, flat)
+        return flat
 
     def _is_image(self, node: fx.Node) -> bool:
         return _dimensions(node) == _IMAGES and self._matrix(node) is None
@@ -92,6 +111,27 @@ class Orders:
         alone = all(_alike(first, one) for one in readers)
         shorter = get_default_op_list().is_view(first) and _dimensions(first) < _IMAGES
         return first if alone and shorter else None
+
+
+def first_of(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
+    """Of some nodes, the one that comes first in their graph."""
+    found = set(nodes)
+    return next(node for node in graph.nodes if node in found)
+
+
+def _view(graph: fx.Graph, value: fx.Node, size: list[int]) -> fx.Node:
+    node = graph.call_function(torch.ops.aten.view.default, (value, size))
+    with value.meta["val"].fake_mode:
+        node.meta["val"] = value.meta["val"].view(size)
+    return node
+
+
+def _take(placeholder: fx.Node, value: fx.Node) -> None:
+    """Has a placeholder of backward stand for another value of forward."""
+    for key in ("val", "tensor_meta"):
+        placeholder.meta.pop(key, None)
+        if key in value.meta:
+            placeholder.meta[key] = value.meta[key]
 
 
 def _alike(one: fx.Node, other: fx.Node) -> bool:
