@@ -115,7 +115,8 @@ class NativeAllocator:
         made = _ffi().new("oocdnn_allocator **")
         _check(_library().oocdnn_create_allocator(heap.pointer, made))
         self._handle = made[0]
-        weakref.finalize(self, _library().oocdnn_destroy_allocator, made[0])
+        end = weakref.finalize(self, _library().oocdnn_destroy_allocator, made[0])
+        end.atexit = False  # what ends later may use it
 
     def allocate(self, nbytes: int) -> HeapBlock:
         block = _ffi().new("oocdnn_heap_block *")

@@ -63,7 +63,8 @@ class NativeScheduler:
         given.to_host, given.from_host, given.latency, given.host = step.link
         _check(_library().oocdnn_create_scheduler(given, made))
         self._handle = made[0]
-        weakref.finalize(self, _library().oocdnn_destroy_scheduler, made[0])
+        end = weakref.finalize(self, _library().oocdnn_destroy_scheduler, made[0])
+        end.atexit = False  # what ends later may use it
         self._positions, self._count = len(step.operations), len(step.tensors)
 
     def totals(self, limit: int, policies: Sequence[int]) -> Totals:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -256,3 +259,29 @@ def test_what_is_not_possible_raises() -> None:
     twice = Extent(1 << 40, False, True, ((20 * MIB, True),))
     with pytest.raises(InvalidProblem, match="behind one that ends"):
         Allocator(expandable=True, extents=[twice, twice])
+
+
+LATE = """
+from oocdnn.torch.limit.heap.allocator import Allocator
+
+class Late:
+    def __init__(self):
+        self.allocator, self.me = Allocator(expandable=True), self
+        self.blocks = [self.allocator.allocate(n << 20) for n in range(1, 20)]
+
+    def __del__(self):
+        for block in self.blocks:
+            self.allocator.free(block)
+        assert self.allocator.allocated == 0
+        print("freed")
+
+late = Late()
+"""
+
+
+def test_an_allocator_serves_what_ends_with_the_interpreter() -> None:
+    variables = {**os.environ, "MALLOC_PERTURB_": "165"}  # freed memory is overwritten
+    ended = subprocess.run(
+        [sys.executable, "-c", LATE], env=variables, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "freed\n")
