@@ -131,6 +131,40 @@ def test_steps_that_fit_are_left_alone(card: Modelled) -> None:
     assert card.entries is None  # the history of allocations is off
 
 
+def test_what_an_optimizer_keeps_is_out_of_the_way(card: Modelled) -> None:
+    steps = ([], [(1, 100)], [(4, 10)], [(5, 30)], [(1, 0), (5, 0)])  # 4 is a gradient
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    steered = Steered(card, LIMIT * MIB, len(steps))
+    run(card, steered, steps)
+    optimizer.step()
+    card.allocate(-2, 20)  # that would fit behind the gradient, too
+    card.free(4)
+    run(card, steered, steps)
+    assert card._blocks[-2].address == card._blocks[-1].address + 20 * MIB
+    optimizer.step()
+    before = card.allocator.allocated
+    steered.stop("the test ends")
+    assert card.allocator.allocated == before == 50 * MIB
+
+
+def test_another_search_is_made_where_one_finds_nothing(
+    card: Modelled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[int] = []
+
+    def second(step: Any, heap: Heap, limit: int, end: float, number: int) -> Any:
+        searches.append(number)
+        return plain(step, heap, limit, end, number) if len(searches) == 2 else None
+
+    plain = steering.steer
+    monkeypatch.setattr(steering, "steer", second)
+    steered = Steered(card, LIMIT * MIB, len(STEP))
+    for _ in range(4):
+        run(card, steered)
+    assert run(card, steered) <= LIMIT
+    assert searches == [1, 2]
+
+
 def test_steering_goes_on_after_something_else_ran(card: Modelled) -> None:
     steered = Steered(card, LIMIT * MIB, len(STEP))
     for _ in range(4):

@@ -39,6 +39,7 @@ class Room:
         self.costs: Costs
         if device.type == "cuda":
             with _disable_current_modes():  # the compiler's own tensors have no memory
+                _begin_backward(device)
                 self.links, self.costs = [measured(self.card)], Measured(device, self.card)
         else:  # whatever copies take, of which there is no need on the CPU
             self.links, self.costs = [Link(1e10, 1e10, 1.7e10)], Estimated(2e10, 1e11)
@@ -75,6 +76,14 @@ def device_of(graph: fx.Graph) -> torch.device:
         if isinstance(value, Tensor) and value.device.type == "cuda":
             return value.device
     return torch.device("cpu")
+
+
+def _begin_backward(device: torch.device) -> None:
+    """Has autograd's thread allocate cuBLAS's workspace, which stays, before anything is in its
+    way: in the first step it would be put behind the tensors of that step."""
+    with torch.enable_grad():
+        x = torch.ones(16, 16, device=device, requires_grad=True)
+        (x @ x).sum().backward()
 
 
 def _states(device: torch.device) -> int:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
+
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from oocdnn.network.plan import Schedule
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.reading import Note, read
 from oocdnn.torch.limit.heap.steering import steer
-from oocdnn.torch.limit.spacers import Spacers
+from oocdnn.torch.limit.spacers import Spacers, take_free
 
 _log = logging.getLogger(__name__)
 _SECONDS = 2.0  # for one search
@@ -119,24 +123,40 @@ class Steered:
                 state.stop()
 
     def __del__(self) -> None:
-        if hasattr(self, "_state"):  # in the midst of a step, perhaps
+        if hasattr(self, "_state") and not sys.is_finalizing():  # in the midst of a step, perhaps
             with suppress(Exception):
                 self._state.stop()
 
 
 class _First:
-    """Until a whole step has allocated what optimizers keep."""
+    """Until a whole step has allocated what optimizers keep: at low addresses, out of the way of
+    what comes and goes."""
 
     def __init__(self, steps: _Steps) -> None:
         self._steps = steps
+        self._hook: RemovableHandle | None = None
+        self._taken: list[int] = []  # addresses
 
-    def at(self, number: int) -> None: ...
+    def at(self, number: int) -> None:
+        if number == self._steps.points - 1:
+            self._hook = register_optimizer_step_pre_hook(self._optimizes)
 
-    def interrupt(self) -> None: ...
+    def _optimizes(self, *_: Any) -> None:
+        if not self._taken:
+            self._taken = take_free(self._steps.card)
 
-    def stop(self) -> None: ...
+    def interrupt(self) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.remove()
+        while self._taken:
+            self._steps.card.give(self._taken.pop())
 
     def next(self, whole: bool) -> _State:
+        self.stop()
         if not whole:
             return self
         self._steps.card.begin()
@@ -197,6 +217,8 @@ class _Watching:
         if reserved <= room:
             return _Unsteered(steps, f"steps reserve {reserved} bytes of {room}")
         steering = steer(step, heap, room, time.monotonic() + _SECONDS, steps.watched)
+        if steering is None and steps.watched < _TRIES:
+            return _watching(steps)  # the next search goes elsewhere
         if steering is None:
             return _Unsteered(steps, f"no steering was found in which steps reserve {room} bytes")
         return _Steering(steps, Spacers(steps.card, steering))
