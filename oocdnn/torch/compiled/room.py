@@ -81,7 +81,7 @@ def device_of(graph: fx.Graph) -> torch.device:
 def _begin_backward(device: torch.device) -> None:
     """Has autograd's thread allocate cuBLAS's workspace, which stays, before anything is in its
     way: in the first step it would be put behind the tensors of that step."""
-    with torch.enable_grad():
+    with torch.enable_grad(), torch.autograd.set_multithreading_enabled(True):  # off as it compiles
         x = torch.ones(16, 16, device=device, requires_grad=True)
         (x @ x).sum().backward()
 
