@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from torch import nn
+from torch._inductor.utils import run_and_get_code
 
 from oocdnn.torch.compiled import points as points_of_graphs
 from oocdnn.torch.compiled import steering
@@ -37,6 +38,7 @@ class Modelled(HostCard):
         self.allocator = Allocator(expandable=expandable)
         self.entries: list[tuple[bool, int, int]] | None = None
         self.reserved = self.most = 0  # since `trim`, and in a step
+        self.library = 0
         self._blocks: dict[int, Block] = {}
         self.allocate(-1, 20)  # a parameter
 
@@ -64,7 +66,7 @@ class Modelled(HostCard):
         self.reserved = self.allocator.reserved
 
     def taken(self) -> int:
-        return self.reserved
+        return self.reserved + self.library
 
     def watch(self) -> bool:
         self.entries = []
@@ -163,6 +165,21 @@ def test_another_search_is_made_where_one_finds_nothing(
         run(card, steered)
     assert run(card, steered) <= LIMIT
     assert searches == [1, 2]
+
+
+def test_steps_that_reserve_more_than_expected_are_steered(
+    card: Modelled, caplog: pytest.LogCaptureFixture
+) -> None:
+    steered = Steered(card, (NATURAL + 1) * MIB, len(STEP))
+    for _ in range(3):
+        run(card, steered)
+    assert steered.is_unsteered
+    card.library = 2 * MIB  # that a library allocates for itself
+    for _ in range(6):
+        last = run(card, steered)
+    assert not steered.is_unsteered
+    assert last <= NATURAL - 1
+    assert not caplog.records
 
 
 def test_steering_goes_on_after_something_else_ran(card: Modelled) -> None:
@@ -303,8 +320,17 @@ def test_graphs_reach_their_points_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *(Layer(8) for _ in range(4)))
     call = torch.compile(net, backend=oocdnn, options={"memory_limit": 1 << 40})
     x = torch.randn(4, 3, 16, 16)
-    for _ in range(2):
-        call(x).square().mean().backward()
+
+    def step(call: Any) -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = call(x).float().square().mean()
+        loss.backward()
+
+    _, graphs = run_and_get_code(step, call)
+    step(call)
+    for code in graphs:  # all that a graph allocates belongs to its step
+        body = code.partition("def call(")[2]
+        assert 0 < body.index("oocdnn_compiled.point.default(") < body.index("cpp_fused")
     (points,) = made
     assert len(steering._steered) == 1
     torch._dynamo.reset()

@@ -104,8 +104,11 @@ def _ascending(reached: NDArray[np.int64], nbytes: NDArray[np.int64]) -> list[in
 
 def _before(chain: list[int], reached: NDArray[np.int64], place: int) -> int:
     """The kernel that a copy is put before: the first of the chain that computes what comes after
-    the copy's place in the graph."""
+    the copy's place in the graph; the first of all where none of the chain computes what comes
+    before it."""
     at = bisect_right(chain, place, key=lambda number: int(reached[number]))
+    if at == 0:
+        return 0
     return chain[at] if at < len(chain) else len(reached)
 
 

@@ -8,6 +8,7 @@ Forward and backward have operators at which the runtime can take device bytes a
 
 from __future__ import annotations
 
+import heapq
 import itertools
 
 import torch
@@ -41,7 +42,8 @@ POINTS = begin_points, point
 
 
 class Points:
-    """Places for the points of a step: at the beginning of its graphs, and before large values.
+    """Places for the points of a step: at the beginning of its graphs, and before the largest
+    values.
 
     Attributes:
         count: Of the places.
@@ -57,9 +59,9 @@ class Points:
         for graph, nodes in self._places:
             if not nodes:
                 continue
-            with graph.inserting_before(next(n for n in graph.nodes if n.op == "call_function")):
+            with graph.inserting_before(nodes[0]):
                 order = graph.call_function(begin_points)
-            with _mode(nodes[0]):
+            with _mode(nodes[-1]):
                 order.meta["val"] = begin_points()
             for node in nodes:
                 with graph.inserting_before(node):
@@ -68,9 +70,14 @@ class Points:
 
 
 def _places(graph: fx.Graph) -> list[fx.Node]:
+    """The nodes before which there are points: what is allocated before the first one would belong
+    to the step before. None where no value is large."""
     calls = [node for node in graph.nodes if node.op == "call_function"]
     large = [n for n in calls if n.target not in OPERATORS and nbytes_of(n) >= _LARGE]
-    return large[:: max(-(-len(large) // _MOST), 1)]
+    if not large:
+        return []
+    found = set(heapq.nlargest(_MOST, large, key=nbytes_of))
+    return calls[:1] + [node for node in calls[1:] if node in found]
 
 
 def _mode(node: fx.Node) -> FakeTensorMode:

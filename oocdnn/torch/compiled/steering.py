@@ -61,12 +61,14 @@ class _Steps:
         limit: Device bytes of the process.
         points: Of a step.
         watched: How many were watched.
+        margin: Bytes that steps reserved beyond what was expected.
     """
 
     card: Card
     limit: int
     points: int
     watched: int = 0
+    margin: int = 0
 
 
 class Steered:
@@ -212,10 +214,12 @@ class _Watching:
         heap = steps.card.heap()
         if found is None or heap is None:
             return _Unsteered(steps, "the history of allocations does not have a whole step")
-        step, room = found.step(Schedule([])), steps.limit - steps.card.others()
+        step = found.step(Schedule([]))
+        room = steps.limit - steps.card.others() - steps.margin
         reserved = step.reserved(heap)
         if reserved <= room:
-            return _Unsteered(steps, f"steps reserve {reserved} bytes of {room}")
+            reason = f"steps reserve {reserved} bytes of {room}"
+            return _Unsteered(steps, reason, expected=reserved)
         steering = steer(step, heap, room, time.monotonic() + _SECONDS, steps.watched)
         if steering is None and steps.watched < _TRIES:
             return _watching(steps)  # the next search goes elsewhere
@@ -260,13 +264,19 @@ class _Unsteered:
     Args:
         reason: For who looks for it.
         hint: What to do about the gaps.
+        expected: Bytes that steps are to reserve, if these are within the limit. If the driver
+            counts more than the limit, steps are watched again.
     """
 
     def __init__(
-        self, steps: _Steps, reason: str, hint: str = "compile with a limit that is so much less"
+        self,
+        steps: _Steps,
+        reason: str,
+        hint: str = "compile with a limit that is so much less",
+        *,
+        expected: int | None = None,
     ) -> None:
-        self._card, self._limit = steps.card, steps.limit
-        self._hint = hint
+        self._steps, self._hint, self._expected = steps, hint, expected
         self._begun = 0  # steps
         _log.debug("oocdnn: steps are not steered: %s", reason)
 
@@ -278,21 +288,26 @@ class _Unsteered:
 
     def next(self, whole: bool) -> _State:
         del whole
+        steps = self._steps
         self._begun += 1
         if self._begun == 1:
-            self._card.trim()
+            steps.card.trim()
         elif self._begun == _LOOKED_AT:
-            self._look()
+            taken = steps.card.taken()
+            excess = taken + steps.card.others() - steps.limit
+            if excess > 0 and self._expected is not None and steps.watched < _TRIES:
+                steps.margin += taken - self._expected
+                return _watching(steps)
+            if excess > 0:
+                self._tell(excess)
         return self
 
-    def _look(self) -> None:
-        excess = self._card.taken() + self._card.others() - self._limit
-        if excess > 0:
-            _log.warning(
-                "oocdnn: the driver counts %d bytes more than the limit of %d: PyTorch's allocator "
-                "leaves gaps between tensors; %s",
-                excess, self._limit, self._hint,
-            )  # fmt: skip
+    def _tell(self, excess: int) -> None:
+        _log.warning(
+            "oocdnn: the driver counts %d bytes more than the limit of %d: PyTorch's allocator "
+            "leaves gaps between tensors; %s",
+            excess, self._steps.limit, self._hint,
+        )  # fmt: skip
 
 
 _numbers = itertools.count()
