@@ -17,7 +17,7 @@ from torch import Tensor
 from oocdnn.torch.limit.ownership import Ownership
 from oocdnn.torch.limit.table import Result, Signature, current
 
-MOST = 16  # parts of a convolution
+MOST = 64  # parts of a convolution
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of input, filter and bias
 
