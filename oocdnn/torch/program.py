@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oocdnn._budget import program_share
 from oocdnn._shown import bytes_text
 from oocdnn.errors import FileError, InvalidProblem
 from oocdnn.network.plan_file import PlanFile
@@ -44,7 +45,9 @@ def begin() -> None:
     """Has this thread, and those that start later, wait for what is to be planned; once."""
     if _begun:
         return
-    program = _Program(_share())
+    share = program_share()
+    assert share is not None  # else nothing calls this
+    program = _Program(share)
     _begun.append(program)
     atexit.register(program.end)
     latest = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)(True)
@@ -53,11 +56,6 @@ def begin() -> None:
     else:  # which the program expects to be the latest ones when it takes them away
         _say("this thread is not planned: CUDA begins within saved-tensor hooks of the program")
     program.follow_threads()
-
-
-def _share() -> int:
-    """Bytes for tensors: the limit less the drop-in's budget."""
-    return int(os.environ["OOCDNN_LIMIT"]) - int(os.environ.get("OOCDNN_BUDGET", "0"))
 
 
 def _path(name: str) -> Path | None:

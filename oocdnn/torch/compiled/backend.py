@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from torch._functorch import config as aot
 from torch._inductor.compile_fx import compile_fx
 
 from oocdnn._arguments import byte_count
+from oocdnn._budget import program_share
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.torch.compiled.arrange import arranged
 from oocdnn.torch.compiled.partition import Partitioner
@@ -108,14 +108,10 @@ def _limit(given: int | str | None) -> int:
         if limit <= 0:
             raise InvalidProblem(f"memory_limit is {given!r}; it must be positive")
         return min(limit, _MOST)
-    share = os.environ.get("OOCDNN_LIMIT")
+    share = program_share()
     if share is None:
         raise InvalidProblem('the backend oocdnn needs a limit: options={"memory_limit": "16GiB"}')
-    budget = byte_count("OOCDNN_BUDGET", os.environ.get("OOCDNN_BUDGET", "0"))
-    limit = byte_count("OOCDNN_LIMIT", share) - budget
-    if limit <= 0:
-        raise InvalidProblem(f"OOCDNN_LIMIT is {share!r}, of which the budget leaves nothing")
-    return limit
+    return share
 
 
 def _is_split() -> bool:
