@@ -344,7 +344,9 @@ def test_a_graph_may_be_gone_through_twice(wire: Callable[[Link], None]) -> None
         assert torch.equal(twice, 2 * one)
 
 
-def test_programs_with_graph_breaks_and_several_shapes(wire: Callable[[Link], None]) -> None:
+def test_programs_with_graph_breaks_and_several_shapes(
+    wire: Callable[[Link], None], recwarn: pytest.WarningsRecorder
+) -> None:
     wire(FAST)
     net, x = made("plain")
 
@@ -366,6 +368,7 @@ def test_programs_with_graph_breaks_and_several_shapes(wire: Callable[[Link], No
     for ours, theirs in zip(gradients(broken), gradients(other), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
     assert len(plans()) >= min(before + 4, 64)  # two graphs, for a size and for any
+    assert not [one for one in recwarn if "SymInt" in str(one.message)]  # sizes in graphs
 
 
 def test_mixed_precision(wire: Callable[[Link], None]) -> None:

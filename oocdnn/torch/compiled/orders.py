@@ -15,6 +15,8 @@ from torch import fx
 from torch._functorch.partitioners import get_default_op_list
 from torch._inductor.graph import GraphLowering
 
+from oocdnn.torch.compiled.kinds import is_dense
+
 # Inductor writes nodes with this mark to memory, in the traced memory order. Others it computes
 # anew in each kernel that reads them, whose operands then stay in memory until the last of these.
 WRITTEN = "inductor_realize_to_strides"
@@ -70,9 +72,9 @@ class Orders:
             if index < outputs or not isinstance(value, fx.Node) or value in results[:outputs]:
                 continue
             there = given.get(value.name)
-            view = self._matrix(value)
             if there is None:
                 continue
+            view = self._matrix(value)
             if view is not None and all(_alike(view, one) for one in there.users):
                 results[index] = view
                 _take(there, view)
@@ -86,7 +88,7 @@ class Orders:
     def _flat(self, value: fx.Node, there: fx.Node) -> fx.Node:
         """An input as one row, of which backward's placeholder `there` makes the image again."""
         form = value.meta["val"]
-        if not form.is_contiguous():
+        if not is_dense(value) or not form.is_contiguous():
             return value
         with self._graph.inserting_before(self._graph.output_node()):
             flat = _view(self._graph, value, [form.numel()])

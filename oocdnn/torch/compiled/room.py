@@ -46,7 +46,8 @@ class Room:
 
     def within(self, limit: int) -> int:
         """What a limit leaves for the values of a graph, and for gradients: less what is in use
-        now, CUDA's context, and what optimizers will allocate."""
+        now, CUDA's context, and what optimizers will allocate. Gives unused memory back to the
+        driver, and resets PyTorch's peak statistics."""
         if self.device.type != "cuda":
             return limit
         self.card.trim()
