@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -279,9 +280,10 @@ late = Late()
 """
 
 
-def test_an_allocator_serves_what_ends_with_the_interpreter() -> None:
+def test_an_allocator_serves_what_ends_with_the_interpreter(tmp_path: Path) -> None:
     variables = {**os.environ, "MALLOC_PERTURB_": "165"}  # freed memory is overwritten
+    command = [sys.executable, "-c", LATE]
     ended = subprocess.run(
-        [sys.executable, "-c", LATE], env=variables, capture_output=True, text=True, check=False
+        command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout) == (0, "freed\n")

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Timeline
+from oocdnn.torch.limit import parts
 from oocdnn.torch.limit.card import Copy, HostCard
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Entry
@@ -417,7 +418,7 @@ def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -
     with memory_limit(1 << 20, card=counting, planning=0.2) as run:
         with pytest.raises(OutOfMemory):
             several(ours, mine, 8)
-        assert max(run._steps.kinds.latest.division.parts.values()) == 16
+        assert max(run._steps.kinds.latest.division.parts.values()) == parts.MOST
     counting.close()
     for _ in range(run._steps.steps + 1):
         step(theirs, plain)
