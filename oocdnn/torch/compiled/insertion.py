@@ -9,8 +9,9 @@ from torch import fx
 
 from oocdnn.network.plan import Movement, Schedule
 from oocdnn.torch.compiled import copies
+from oocdnn.torch.compiled.editing import call, first_of
 from oocdnn.torch.compiled.joint import Joint
-from oocdnn.torch.compiled.orders import Orders, first_of
+from oocdnn.torch.compiled.orders import Orders
 
 
 class Insertion:
@@ -49,16 +50,16 @@ class Insertion:
         if value is None:
             return False
         with graph.inserting_after(value):
-            token = _call(graph, copies.swap_out, value, self._orders.strides(value))
+            token = call(graph, copies.swap_out, value, self._orders.strides(value))
         if self._ends_in_backward(release):
             with graph.inserting_before(output):
-                _call(graph, copies.keep_swap_out, token, value)
+                call(graph, copies.keep_swap_out, token, value)
         else:
             nodes = list(graph.nodes)
             readers = {value, *value.users} - {output}
             last = max(index for index, node in enumerate(nodes) if node in readers)
             with graph.inserting_before(self._at(nodes[last + 1 :], release, output)):
-                _call(graph, copies.finish_swap_out, token, value)
+                call(graph, copies.finish_swap_out, token, value)
         output.update_arg(0, (*results[: self._outputs], *_replaced(saved, value, token)))
         return True
 
@@ -72,12 +73,12 @@ class Insertion:
         given.meta.pop("tensor_meta", None)
         if self._ends_in_backward(moves.release):
             with graph.inserting_before(self._at(graph.nodes, moves.release, first)):
-                _call(graph, copies.finish_swap_out, given, None)
+                call(graph, copies.finish_swap_out, given, None)
         with graph.inserting_before(self._at(graph.nodes, moves.fetch, first)):
-            coming = _call(graph, copies.swap_in, given)
+            coming = call(graph, copies.swap_in, given)
         with graph.inserting_before(first):
             size, stride = list(form.size()), self._orders.strides(value)
-            come = _call(
+            come = call(
                 graph, copies.finish_swap_in, coming, size, stride,
                 dtype=form.dtype, device=form.device,
             )  # fmt: skip
@@ -96,14 +97,6 @@ class Insertion:
 
 def _replaced(values: Sequence[Any], old: fx.Node, new: fx.Node) -> list[Any]:
     return [new if one is old else one for one in values]
-
-
-def _call(graph: fx.Graph, target: Any, *given: Any, **named: Any) -> fx.Node:
-    node = graph.call_function(target, given, named)
-    values = [one.meta["val"] if isinstance(one, fx.Node) else one for one in given]
-    with values[0].fake_mode:
-        node.meta["val"] = target(*values, **named)
-    return node
 
 
 def _token(form: Any) -> Any:

@@ -219,12 +219,12 @@ def _name(kernel: Kernel) -> str:
 
 
 def mark_of(node: fx.Node) -> object:
-    """What a node says of being computed again, to be restored."""
+    """The checkpoint policy of a node, to be restored."""
     return node.meta.get(_MARK)
 
 
 def restore_mark(node: fx.Node, mark: object) -> None:
-    """Gives a node this mark, or none."""
+    """Sets the checkpoint policy of a node, or removes it."""
     node.meta.pop(_MARK, None)
     if mark is not None:
         node.meta[_MARK] = mark

@@ -15,16 +15,18 @@ from torch import fx
 from torch._functorch.partitioners import get_default_op_list
 from torch._inductor.graph import GraphLowering
 
+from oocdnn.torch.compiled.editing import call, first_of
 from oocdnn.torch.compiled.kinds import is_dense
 
 # Inductor writes nodes with this mark to memory, in the traced memory order. Others it computes
 # anew in each kernel that reads them, whose operands then stay in memory until the last of these.
 WRITTEN = "inductor_realize_to_strides"
 _IMAGES = 4  # dimensions
+_VIEW = torch.ops.aten.view.default
 
 
 class Orders:
-    """Of the values of forward.
+    """Memory orders of the values that forward computes.
 
     Args:
         forward: Forward's part of a joint graph.
@@ -39,7 +41,7 @@ class Orders:
             self._channels_last = {node.name for node in found if self._is_image(node)}
 
     def strides(self, value: fx.Node) -> list[int]:
-        """Of a value that is handed to backward."""
+        """Strides of a value that forward saves."""
         form = value.meta["val"]
         if value.name in self._channels_last:
             with form.fake_mode:
@@ -91,14 +93,14 @@ class Orders:
         if not is_dense(value) or not form.is_contiguous():
             return value
         with self._graph.inserting_before(self._graph.output_node()):
-            flat = _view(self._graph, value, [form.numel()])
+            flat = call(self._graph, _VIEW, value, [form.numel()])
         readers = list(there.users)
+        _take(there, flat)
         if readers:
             with there.graph.inserting_before(first_of(there.graph, readers)):
-                image = _view(there.graph, there, list(form.size()))
+                image = call(there.graph, _VIEW, there, list(form.size()))
             for one in readers:
                 one.replace_input_with(there, image)
-        _take(there, flat)
         return flat
 
     def _is_image(self, node: fx.Node) -> bool:
@@ -113,19 +115,6 @@ class Orders:
         alone = all(_alike(first, one) for one in readers)
         shorter = get_default_op_list().is_view(first) and _dimensions(first) < _IMAGES
         return first if alone and shorter else None
-
-
-def first_of(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
-    """Of some nodes, the one that comes first in their graph."""
-    found = set(nodes)
-    return next(node for node in graph.nodes if node in found)
-
-
-def _view(graph: fx.Graph, value: fx.Node, size: list[int]) -> fx.Node:
-    node = graph.call_function(torch.ops.aten.view.default, (value, size))
-    with value.meta["val"].fake_mode:
-        node.meta["val"] = value.meta["val"].view(size)
-    return node
 
 
 def _take(placeholder: fx.Node, value: fx.Node) -> None:

@@ -33,7 +33,7 @@ _LOOKED_AT = 3  # the step without steering at whose beginning the driver's coun
 
 
 class _State(Protocol):
-    """What happens in a step."""
+    """A state of the steering, which follows the points of a step."""
 
     def at(self, number: int) -> None:
         """A point is reached, after all before it."""
@@ -54,7 +54,7 @@ class _State(Protocol):
 
 @dataclass
 class _Steps:
-    """Of a pair of graphs.
+    """Settings and counts of the steps of a pair of graphs.
 
     Args:
         card: Of the device.
@@ -100,7 +100,7 @@ class Steered:
 
     @property
     def is_unsteered(self) -> bool:
-        """Whether the allocator is left alone from here on."""
+        """True if the allocator is left alone."""
         return isinstance(self._state, _Unsteered)
 
     def at(self, number: int) -> None:
@@ -315,5 +315,5 @@ _steered: WeakValueDictionary[int, Steered] = WeakValueDictionary()
 
 
 def steered_step(number: int) -> Steered | None:
-    """What the steps of graphs are steered by, while these are there."""
+    """The `Steered` of this number, while its graphs exist; None afterwards."""
     return _steered.get(number)
