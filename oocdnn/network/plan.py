@@ -74,6 +74,11 @@ class Schedule:
     def peak_bytes(self) -> int:
         return max(self.bytes_at, default=0)
 
+    def by_need(self) -> list[int]:
+        """Tensors that are not kept, in the order in which backward needs them. Copies that start
+        at the same position go in this order, since a link carries one after another."""
+        return sorted(self.movements, key=lambda index: (self.movements[index].need, index))
+
     def swapped(self) -> list[int]:
         return [i for i, choice in enumerate(self.choices) if choice.policy is Policy.SWAP]
 

@@ -150,10 +150,7 @@ def simulate(timeline: Timeline, links: Sequence[Link], plan: Schedule) -> Simul
         if plan.choices[index].policy is Policy.SWAP:
             at["release"].setdefault(movement.release, []).append(index)
             at["fetch"].setdefault(movement.fetch, []).append(index)
-    order = {
-        index: i
-        for i, index in enumerate(sorted(plan.movements, key=lambda i: (plan.movements[i].need, i)))
-    }
+    order = {index: i for i, index in enumerate(plan.by_need())}
     for position, operation in enumerate(timeline.operations):
         for index in at["release"].get(position, ()):
             machine.wait_for(machine.out, index)

@@ -31,12 +31,11 @@ class Insertion:
 
     def run(self, forward: fx.Graph, backward: fx.Graph) -> None:
         """Has both graphs copy what the schedule swaps, where forward saves it."""
-        moves = self._schedule.movements
-        # A link carries one copy after another: of those that start together, what is needed first.
-        for index in sorted(self._schedule.swapped(), key=lambda one: (moves[one].need, one)):
-            value = self._joint.saved[index]
-            if self._leaves(forward, value.name, moves[index].release):
-                self._comes(backward, value, moves[index])
+        swapped = set(self._schedule.swapped())
+        for index in filter(swapped.__contains__, self._schedule.by_need()):
+            value, moves = self._joint.saved[index], self._schedule.movements[index]
+            if self._leaves(forward, value.name, moves.release):
+                self._comes(backward, value, moves)
 
     def _ends_in_backward(self, release: int) -> bool:
         return release >= self._joint.timeline.forward

@@ -185,8 +185,8 @@ class Planned:
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
         self._releases: dict[int, list[int]] = {}
         self._fetches: dict[int, list[int]] = {}
-        order = sorted(plan.schedule.movements.items(), key=lambda item: (item[1].need, item[0]))
-        for number, movement in order:
+        for number in plan.schedule.by_need():
+            movement = plan.schedule.movements[number]
             self._releases.setdefault(movement.release, []).append(number)
             if plan.schedule.choices[number].policy is Policy.SWAP:
                 self._fetches.setdefault(movement.fetch, []).append(number)

@@ -95,7 +95,7 @@ class _Sequence:
         self._computed: defaultdict[int, list[int]] = defaultdict(list)
         self._squeezed: defaultdict[int, list[int]] = defaultdict(list)
         movements = schedule.movements
-        for number in sorted(movements, key=lambda n: (movements[n].need, n)):
+        for number in schedule.by_need():
             movement, policy = movements[number], schedule.choices[number].policy
             self._releases[movement.release].append(number)
             if policy is Policy.SWAP:
