@@ -149,6 +149,24 @@ def test_what_an_optimizer_keeps_is_out_of_the_way(card: Modelled) -> None:
     assert card.allocator.allocated == before == 50 * MIB
 
 
+def test_what_fails_before_an_optimizer_reaches_no_program(
+    card: Modelled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def fails() -> Heap:
+        asked.append(1)
+        raise RuntimeError("an allocator of tomorrow's")
+
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    steered = Steered(card, LIMIT * MIB, len(STEP))
+    run(card, steered)
+    monkeypatch.setattr(card, "heap", fails)
+    optimizer.step()
+    assert asked
+    assert not steered.is_unsteered
+
+
 def test_another_search_is_made_where_one_finds_nothing(
     card: Modelled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

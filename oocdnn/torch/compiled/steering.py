@@ -144,8 +144,9 @@ class _First:
             self._hook = register_optimizer_step_pre_hook(self._optimizes)
 
     def _optimizes(self, *_: Any) -> None:
-        if not self._taken:
-            self._taken = take_free(self._steps.card)
+        with suppress(Exception):  # the program's optimizer goes on
+            if not self._taken:
+                self._taken = take_free(self._steps.card)
 
     def interrupt(self) -> None:
         self.stop()
