@@ -400,7 +400,7 @@ def test_what_an_allocator_reserves_for_them_is_predicted() -> None:
         for tensor in (*net.parameters(), *net.buffers(), x):
             counter.add(tensor)
         card = ModelCard(counter)
-        train(net, x, Steps(card, LIMIT, planned), steps=8)
+        train(net, x, Steps(card, LIMIT, planned), steps=9)
         assert chosen(made[-1])
         assert card.taken() == made[-1].reserved
         card.close()

@@ -50,9 +50,9 @@ def test_a_plan_is_final_after_the_measured_steps(card: HostCard) -> None:
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.2) as run:
         assert not run.settled
-        for number in range(9):
+        for number in range(10):
             step(net, optimizer)
-            assert run.settled == (number == 8)
+            assert run.settled == (number == 9)
         final = run.plan
         several(net, optimizer, 3)
         assert run.plan is final
@@ -589,7 +589,7 @@ def test_the_second_step_of_a_plan_is_looked_at_too() -> None:
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
         card.run = run
-        several(net, optimizer, 8)
+        several(net, optimizer, 9)
         first = run.plan
         step(net, optimizer)
         assert (card.looks, run.settled) == (2, False)
@@ -621,7 +621,7 @@ def test_steps_that_differ_say_nothing_of_gaps(monkeypatch: pytest.MonkeyPatch) 
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
         card.run = run
-        several(net, optimizer, 7)
+        several(net, optimizer, 8)
         (known,) = run._steps.kinds
         assert known.measured
         monkeypatch.setattr(run._steps.planning, "_divides", lambda *_: True)

@@ -176,8 +176,8 @@ class Planned:
         self._store, self.plan, self._found = store, plan, found
         self.spacers = spacers
         self.runs = 0  # whole steps of the plan; the first one maps and page-locks memory
-        # Host time of the latest whole step from its first event to its last one; None if it was
-        # not measured.
+        # Host time from the first event of a step to its last one, the least of the whole steps
+        # that were measured; None where none was.
         self.host_seconds: float | None = None
         self._measured: float | None = None  # that of the running step
         self.seconds: deque[float] = deque(maxlen=_STEPS)  # of the latest steps, end to end
@@ -301,7 +301,8 @@ class Planned:
         is not that of the plan."""
         self.runs += 1
         if self._measured is not None and not self.spacers.lost:
-            self.host_seconds = self._measured
+            seconds = (self._measured, self.host_seconds)
+            self.host_seconds = min(one for one in seconds if one is not None)
 
     def stop(self) -> None:
         self.spacers.stop()

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state. Times alone are measured after steps of the plan: in its
-# first one memory is mapped and page-locked, which takes the host long. The step before the last
-# recording runs without a recorder: the host time of the runtime is derived from it.
+# first one memory is mapped and page-locked, which takes the host long. The two steps before the
+# last recording run without a recorder: the host time of the runtime is derived from the faster
+# one, because the host of a process waits in full launch queues while another process of its group
+# plans.
 RECORDED = (True, True, False, False)
-_RUNS = (0, 0, 1, 2)  # steps of a plan before the recording
+_RUNS = (0, 0, 1, 3)  # steps of a plan before the recording
 WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # that are remembered
 _UNKNOWN = 2  # steps of no recorded kind: then such steps are recorded
@@ -90,7 +92,7 @@ class Known:
         return self.record.timeline
 
     def update_event_seconds(self) -> None:
-        """Derives `event_seconds` from the measured step of the plan, once: what its host time
+        """Derives `event_seconds` from the measured steps of the plan, once: what their host time
         exceeds that of operations, copies, recipes and steering, as recorded since."""
         course = self.course
         if course is None or course.host_seconds is None:
