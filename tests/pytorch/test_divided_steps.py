@@ -311,6 +311,15 @@ def test_parts_that_do_not_help_are_taken_back() -> None:
     assert not division.divides(timeline(60), 40, ran)
 
 
+def test_what_lasts_does_not_count_against_parts() -> None:
+    """As the state of an optimizer, which the first recorded step does not have."""
+    division = Division()
+    assert division.divides(timeline(100), 60, ran)
+    more = Timeline((Operation("", 0.0, 40), Operation("", 0.0, 110)), 1, timeline(0).saved)
+    assert division.divides(more, 60, ran)
+    assert division.parts == {("large",): 4}
+
+
 def test_what_no_parts_can_help_is_recorded_twice_and_stays_whole() -> None:
     division = Division()
     assert division.divides(timeline(100, held=50), 40, ran)

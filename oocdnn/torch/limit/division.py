@@ -22,7 +22,8 @@ class Division:
     Args:
         parts: To be recorded next.
         before: Those of the best recording so far.
-        needed: Most bytes that an operation needed there.
+        needed: Most bytes that an operation needed there, beyond those that are in use in all of
+            the step: the optimizer allocates its state at the end of the first step.
         settled: True once more parts are not wanted, or did not help.
         continued: Times that a plan did not keep to the limit.
     """
@@ -46,16 +47,17 @@ class Division:
         """
         if self.settled:
             return False
-        needed = certain_bytes(timeline)
-        if max(needed) >= self.needed:  # not better than before
+        most = max(certain_bytes(timeline))
+        needed = most - min(one.fixed_bytes for one in timeline.operations)
+        if needed >= self.needed:  # not better than before
             divided = self.parts != self.before
             self.parts, self.settled = self.before, True
             return divided
         first = self.needed == math.inf
-        self.needed, self.before = max(needed), dict(self.parts)
-        self._double(timeline, room, ran, range(len(needed)))
+        self.needed, self.before = needed, dict(self.parts)
+        self._double(timeline, room, ran, range(len(timeline.operations)))
         stays = self.parts == self.before and not first
-        self.settled = stays or self.needed <= room
+        self.settled = stays or most <= room
         return not self.settled
 
     def continues(

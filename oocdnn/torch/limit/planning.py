@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeGuard
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.network.timeline import Timeline
+from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
@@ -69,8 +69,8 @@ class Planning:
 
     def again(self, recorder: Recorder, known: Known, division: Division) -> bool:
         """Plans anew from a further recorded step: its times are those of a step that does not swap
-        everything. True where no plan keeps to the limit, and the step should be recorded again
-        with operations in more parts."""
+        everything, and it has the state of the optimizer. True where no plan keeps to the limit, and
+        the step should be recorded again with operations in more parts."""
         again = recorder.again()
         if again is None:
             return False
@@ -79,6 +79,9 @@ class Planning:
             recorder.allocations(known.timeline, known.templates) or known.allocations
         )
         known.recorded += 1
+        excess = max(certain_bytes(known.timeline)) - self._room(known)
+        if excess > 0 and self._divides(known, division, excess):
+            return True
         self.replan(known)
         plan = known.plan
         if plan is None or plan.reserved is None or plan.reserved <= plan.limit:
