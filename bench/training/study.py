@@ -28,6 +28,7 @@ from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.planner import Plan
 
 WARM, TIMED = 3, 5
+WARM_COMPILED = 8  # the allocator's gaps are looked at in the first steps
 FIRST = 60  # steps within a limit at most, until its plan is final
 FULL_SPEED = 1.01  # of the plain step's time
 BATCHES = 32  # the largest batch is a multiple of it
@@ -252,7 +253,7 @@ class Study:
             options = {"memory_limit": limit, "planning": self.given.planning}
             training.forward = torch.compile(training.net, backend=oocdnn, options=options)
         try:
-            row, _ = self._timed(training, WARM, TIMED)
+            row, _ = self._timed(training, WARM_COMPILED, TIMED)
         finally:
             torch._dynamo.reset()
         if limit is not None:
