@@ -307,8 +307,19 @@ def test_parts_that_do_not_help_are_taken_back() -> None:
     assert division.divides(timeline(100), 40, ran)
     assert division.divides(timeline(60), 40, ran)
     assert division.divides(timeline(60), 40, ran)
+    assert division.divides(timeline(60), 40, ran)
     assert division.parts == {("large",): 2}
     assert not division.divides(timeline(60), 40, ran)
+
+
+def test_parts_with_a_larger_workspace_are_doubled_once_more() -> None:
+    """As where an algorithm is taken that the workspace of more images ruled out."""
+    division = Division()
+    for most, parts in ((100, 2), (60, 4), (70, 8), (50, 16)):
+        assert division.divides(timeline(most), 40, ran)
+        assert division.parts == {("large",): parts}
+    assert not division.divides(timeline(40), 40, ran)
+    assert division.parts == {("large",): 16}
 
 
 def test_what_lasts_does_not_count_against_parts() -> None:

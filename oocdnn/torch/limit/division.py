@@ -12,6 +12,9 @@ from oocdnn.torch.limit.parts import MOST
 from oocdnn.torch.limit.table import Signature
 
 CONTINUED = 4  # times at most
+# Recordings in a row that may need as much as before: fewer images can lead to a faster algorithm
+# with a larger workspace.
+MISSES = 2
 TIGHT = 16  # an operation that leaves less than this part of the room leaves little to gaps
 
 
@@ -21,16 +24,18 @@ class Division:
 
     Args:
         parts: To be recorded next.
-        before: Those of the best recording so far.
+        best: Those of the best recording so far.
         needed: Most bytes that an operation needed there, beyond those that are in use in all of
             the step: the optimizer allocates its state at the end of the first step.
+        misses: Recordings in a row that were not better.
         settled: True once more parts are not wanted, or did not help.
         continued: Times that a plan did not keep to the limit.
     """
 
     parts: dict[Signature, int] = field(default_factory=dict)
-    before: dict[Signature, int] = field(default_factory=dict)
+    best: dict[Signature, int] = field(default_factory=dict)
     needed: float = math.inf
+    misses: int = 0
     settled: bool = False
     continued: int = 0
 
@@ -49,16 +54,17 @@ class Division:
             return False
         most = max(certain_bytes(timeline))
         needed = most - min(one.fixed_bytes for one in timeline.operations)
-        if needed >= self.needed:  # not better than before
-            divided = self.parts != self.before
-            self.parts, self.settled = self.before, True
-            return divided
-        first = self.needed == math.inf
-        self.needed, self.before = needed, dict(self.parts)
-        self._double(timeline, room, ran, range(len(timeline.operations)))
-        stays = self.parts == self.before and not first
-        self.settled = stays or most <= room
-        return not self.settled
+        first, recorded = self.needed == math.inf, self.parts
+        if needed < self.needed:
+            self.needed, self.best, self.misses = needed, recorded, 0
+        else:
+            self.misses += 1
+        if most > room and self.misses < MISSES:
+            self.parts = self._doubled(timeline, room, ran, range(len(timeline.operations)))
+            if first or self.parts != recorded:
+                return True
+        self.parts, self.settled = self.best, True
+        return self.parts != recorded
 
     def continues(
         self,
@@ -74,29 +80,30 @@ class Division:
         if self.continued == CONTINUED:
             return False
         self.continued += 1
-        self.before = dict(self.parts)
+        recorded = self.parts
         forward, count = timeline.forward, len(timeline.operations)
-        self._double(timeline, room - room // TIGHT, ran, range(count))
+        self.parts = self._doubled(timeline, room - room // TIGHT, ran, range(count))
         for positions in (range(forward), range(forward, count)):
-            if self.parts == self.before:
-                self._double(timeline, room - excess, ran, positions)
-        self.needed, self.settled = math.inf, self.parts == self.before
+            if self.parts == recorded:
+                self.parts = self._doubled(timeline, room - excess, ran, positions)
+        self.needed, self.misses, self.settled = math.inf, 0, self.parts == recorded
         return not self.settled
 
-    def _double(
+    def _doubled(
         self,
         timeline: Timeline,
         room: int,
         ran: Callable[[int], Iterable[Signature]],
         positions: Iterable[int],
-    ) -> None:
-        """Doubles the parts of what ran in operations that more parts can make fit."""
-        needed = certain_bytes(timeline)
+    ) -> dict[Signature, int]:
+        """The parts, doubled for what ran in operations that more parts can make fit."""
+        needed, parts = certain_bytes(timeline), dict(self.parts)
         for position in positions:
             own = timeline.operations[position].fixed_bytes  # what parts can make less
             if needed[position] - own <= room < needed[position]:
                 for one in ran(position):
-                    self.parts[one] = min(2 * self.before.get(one, 1), _most(one))
+                    parts[one] = min(2 * self.parts.get(one, 1), _most(one))
+        return parts
 
 
 def _most(signature: Signature) -> int:
