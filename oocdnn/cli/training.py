@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shlex
 import sys
@@ -32,6 +33,25 @@ def _growing_segments() -> Iterator[None]:
         del os.environ[name]
 
 
+def _page_of_files(files: tuple[Path, ...]) -> str:
+    """The page of rows that were measured before, on one GPU or several of a kind."""
+    from oocdnn.bench.training.page import page_of
+
+    rows: list[dict[str, Any]] = []
+    commands: dict[str, None] = {}
+    for path in files:
+        for file in sorted(path.glob("*.json")) if path.is_dir() else (path,):
+            try:
+                found = json.loads(file.read_text(encoding="utf-8"))
+                rows += found["rows"]
+                commands[found["command"]] = None
+            except (ValueError, KeyError, TypeError) as error:
+                raise click.ClickException(
+                    f"{file} holds no rows of `oocdnn bench training --out`: {error!r}"
+                ) from error
+    return page_of(rows, "; ".join(commands))
+
+
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
 @click.option("--list", "lists", is_flag=True, help="List cases, networks and peers.")
@@ -58,6 +78,14 @@ def _growing_segments() -> Iterator[None]:
 @click.option("--device", type=click.Choice(("cuda", "cpu")), default="cuda", show_default=True)
 @click.option("--out", metavar="FILE", default="", help="All rows, as JSON.")
 @click.option("--page", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--rows",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, path_type=Path),
+    help="With --page: draw what --out left, in files or folders, and measure nothing.",
+)
 @click.pass_context
 @plain_errors
 @_growing_segments()
@@ -73,6 +101,7 @@ def training(
     device: str,
     out: str,
     page: Path | None,
+    files: tuple[Path, ...],
     **more: Any,
 ) -> None:
     """Train networks plainly, within limits, and in the other ways that PyTorch has.
@@ -81,6 +110,11 @@ def training(
     counts them, and whether losses are those of the plain step. On the CPU the bytes of tensors are
     counted, and times are those of the CPU.
     """
+    if files:
+        if page is None or cases:
+            raise click.UsageError("--rows takes --page and no case: nothing is measured")
+        page.write_text(_page_of_files(files), encoding="utf-8")
+        return
     for name in ("torch", "highspy"):
         if importlib.util.find_spec(name) is None:
             raise click.ClickException(f"{name} is not installed; the extra torch brings it")

@@ -144,6 +144,26 @@ def test_cases_and_peers_that_are_not_there_are_named() -> None:
     assert "there is no peer none; there are hooks," in done.output
 
 
+def test_rows_of_several_files_make_one_page(tmp_path: Path) -> None:
+    for name, way in (("one", "plain"), ("two", "limit")):
+        row = {"case": "net", "way": way, "seconds": 1.0, "driver_gib": 2.0, "images": 8}
+        row |= {"arithmetic": "fp32", "gpu": "some GPU", "torch": "2"}
+        written = {"command": f"oocdnn bench training {name}", "rows": [row]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(written), encoding="utf-8")
+    page = tmp_path / "page.html"
+    assert bench("--rows", str(tmp_path), "--page", str(page)).exit_code == 0
+    drawn = page.read_text(encoding="utf-8")
+    assert drawn.count("<circle") == 2
+    assert "bench training one; oocdnn bench training two" in drawn
+    done = bench("small", "--rows", str(tmp_path), "--page", str(page))
+    assert done.exit_code == 2
+    assert "nothing is measured" in done.output
+    (tmp_path / "one.json").write_text("[]", encoding="utf-8")
+    done = bench("--rows", str(tmp_path / "one.json"), "--page", str(page))
+    assert done.exit_code == 1
+    assert "one.json holds no rows of `oocdnn bench training --out`" in done.output
+
+
 def test_a_page_of_nothing_says_so() -> None:
     assert "Nothing was measured" in page_of([], "oocdnn bench training")
 
