@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/busy_gpus.hpp"
 #include "base/config.hpp"
 #include "capi/context.hpp"
 #include "capi/guard.hpp"
@@ -15,7 +16,6 @@
 #include "capi/translate.hpp"
 #include "capi/variables.hpp"
 #include "geom/words.hpp"
-#include "library/busy_gpus.hpp"
 #include "library/what_if.hpp"
 
 namespace {

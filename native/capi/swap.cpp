@@ -3,10 +3,10 @@
 #include <mutex>
 #include <utility>
 
+#include "backends/backends.hpp"
 #include "base/process_lock.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
-#include "library/backends.hpp"
 #include "swap/swapper.hpp"
 
 struct oocdnn_swapper {

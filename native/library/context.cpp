@@ -17,8 +17,8 @@
 #include "library/call_pins.hpp"
 #include "library/file_mappings.hpp"
 #include "library/operands.hpp"
-#include "library/plan_key.hpp"
 #include "memory/owners.hpp"
+#include "store/plan_key.hpp"
 
 namespace oocdnn {
 namespace {

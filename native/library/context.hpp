@@ -12,21 +12,21 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backends.hpp"
 #include "base/process_lock.hpp"
 #include "base/recent.hpp"
+#include "calibrate/calibrate.hpp"
 #include "exec/tile_loop.hpp"
 #include "geom/placement.hpp"
-#include "library/backends.hpp"
-#include "library/calibrate.hpp"
-#include "library/chain_planner.hpp"
-#include "library/gradient_planner.hpp"
-#include "library/plan_memory.hpp"
-#include "library/plan_report.hpp"
-#include "library/planning.hpp"
 #include "library/shelves.hpp"
-#include "library/timed_tiles.hpp"
 #include "memory/host_memory.hpp"
 #include "model/micro_batch.hpp"
+#include "planner/chain_planner.hpp"
+#include "planner/gradient_planner.hpp"
+#include "planner/plan_report.hpp"
+#include "planner/planning.hpp"
+#include "planner/timed_tiles.hpp"
+#include "store/plan_memory.hpp"
 
 namespace oocdnn {
 

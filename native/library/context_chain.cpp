@@ -10,7 +10,7 @@
 #include "library/context.hpp"
 #include "library/file_mappings.hpp"
 #include "library/operands.hpp"
-#include "library/plan_key.hpp"
+#include "store/plan_key.hpp"
 
 namespace oocdnn {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "base/log.hpp"
 #include "library/context.hpp"
-#include "library/plan_key.hpp"
-#include "library/timed_tiles.hpp"
+#include "planner/timed_tiles.hpp"
+#include "store/plan_key.hpp"
 
 namespace oocdnn {
 namespace {

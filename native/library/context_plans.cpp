@@ -7,12 +7,12 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
-#include "library/in_place.hpp"
-#include "library/plan_key.hpp"
-#include "library/timed_plans.hpp"
 #include "model/plan_text.hpp"
 #include "model/refine.hpp"
 #include "model/sample.hpp"
+#include "planner/in_place.hpp"
+#include "planner/timed_plans.hpp"
+#include "store/plan_key.hpp"
 
 namespace oocdnn {
 namespace {

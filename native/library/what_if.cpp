@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "backends/backends.hpp"
 #include "base/cache.hpp"
 #include "exec/staging.hpp"
 #include "geom/engines.hpp"
-#include "library/backends.hpp"
-#include "library/plan_report.hpp"
+#include "planner/plan_report.hpp"
 
 namespace oocdnn {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "device/wrap/forwarding.hpp"
-#include "library/in_place.hpp"
 #include "model/plan_text.hpp"
+#include "planner/in_place.hpp"
 #include "testing/door.hpp"
 #include "testing/null_device.hpp"
 

@@ -1,7 +1,7 @@
 // C door to what is measured of a device and kept, for the tests in Python.
 #include <string>
 
-#include "library/calibrate.hpp"
+#include "calibrate/calibrate.hpp"
 #include "testing/device_spec.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "library/measure.hpp"
+#include "calibrate/measure.hpp"
 #include "testing/door.hpp"
 #include "testing/tensors.hpp"
 #include "testing/timed_device.hpp"

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "library/stopwatch.hpp"
+#include "planner/stopwatch.hpp"
 #include "testing/conformance_rig.hpp"
 #include "testing/device_spec.hpp"
 #include "testing/door.hpp"

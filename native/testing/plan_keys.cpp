@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "geom/problem_fields.hpp"
-#include "library/plan_key.hpp"
+#include "store/plan_key.hpp"
 #include "testing/door.hpp"
 
 namespace oocdnn::testing {

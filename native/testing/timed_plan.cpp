@@ -1,8 +1,8 @@
 // A C door to plans whose runs are timed, on a device that says how long they took.
 #include <cmath>
 
-#include "library/planning.hpp"
-#include "library/timed_plans.hpp"
+#include "planner/planning.hpp"
+#include "planner/timed_plans.hpp"
 #include "testing/door.hpp"
 #include "testing/timed_device.hpp"
 
