@@ -14,8 +14,8 @@
 #include "base/numbers.hpp"
 #include "calibrate/measure.hpp"
 #include "geom/engines.hpp"
-#include "model/cost.hpp"
-#include "model/refine.hpp"
+#include "model/price/cost.hpp"
+#include "model/search/refine.hpp"
 #include "planner/stopwatch.hpp"
 
 namespace oocdnn {

@@ -17,7 +17,7 @@ namespace oocdnn {
 
 // How the rate of one tile was refined. Seconds are of one tile's share of what computes in a call.
 struct Refinement {
-  std::string rate;                  // its name, see model/profile_rates.hpp
+  std::string rate;                  // its name, see model/profile/profile_rates.hpp
   double before = 0.0, after = 0.0;  // operations per second
   double predicted_seconds = 0.0, refined_seconds = 0.0;
   double measured_seconds = 0.0;  // of the fastest run

@@ -7,7 +7,7 @@
 
 #include "backends/backends.hpp"
 #include "device/device.hpp"
-#include "model/profile.hpp"
+#include "model/profile/profile.hpp"
 
 namespace oocdnn {
 

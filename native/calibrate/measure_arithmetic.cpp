@@ -10,7 +10,7 @@
 #include "calibrate/measure.hpp"
 #include "calibrate/rig.hpp"
 #include "memory/owners.hpp"
-#include "model/profile_rates.hpp"
+#include "model/profile/profile_rates.hpp"
 #include "planner/stopwatch.hpp"
 
 namespace oocdnn {

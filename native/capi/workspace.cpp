@@ -7,8 +7,8 @@
 #include "capi/context.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
-#include "model/micro_batch.hpp"
-#include "model/workspace.hpp"
+#include "model/search/micro_batch.hpp"
+#include "model/search/workspace.hpp"
 
 namespace {
 

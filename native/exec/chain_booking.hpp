@@ -10,7 +10,7 @@
 
 #include "exec/booking.hpp"
 #include "exec/walk.hpp"
-#include "model/chain_plan.hpp"
+#include "model/price/chain_plan.hpp"
 
 namespace oocdnn {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exec/booking.hpp"
-#include "model/gradient_plan.hpp"
+#include "model/search/gradient_plan.hpp"
 
 namespace oocdnn {
 

@@ -20,7 +20,7 @@
 #include "geom/placement.hpp"
 #include "library/shelves.hpp"
 #include "memory/host_memory.hpp"
-#include "model/micro_batch.hpp"
+#include "model/search/micro_batch.hpp"
 #include "planner/chain_planner.hpp"
 #include "planner/gradient_planner.hpp"
 #include "planner/plan_report.hpp"
@@ -99,7 +99,7 @@ class Context {
   // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
   // placement says so.
   Result<PlanSummary> Plan(const Problem& problem, const Placement& placement = {});
-  // What a plan of the caller's own (model/plan_text.hpp) would take; nothing is prepared.
+  // What a plan of the caller's own (model/text/plan_text.hpp) would take; nothing is prepared.
   Result<PlanSummary> Price(const Problem& problem, const Placement& placement,
                             const std::string& plan);
   // Prepares it, and follows it in calls with the operands there.

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "geom/placement.hpp"
-#include "model/summary.hpp"
+#include "model/text/summary.hpp"
 
 namespace oocdnn {
 

@@ -16,7 +16,7 @@
 #include "geom/parts.hpp"
 #include "geom/schedule.hpp"
 #include "geom/tile_op.hpp"
-#include "model/profile.hpp"
+#include "model/profile/profile.hpp"
 
 namespace oocdnn {
 
@@ -114,7 +114,7 @@ struct PlanSearch {
 // do so.
 Status CheckReproducible(const PlanRequest& request);
 
-// Operands are staged or pinned for the call, whichever ends sooner (model/pins.hpp).
+// Operands are staged or pinned for the call, whichever ends sooner (model/price/pins.hpp).
 // kOutOfMemory (detail(): the least budget that works) where nothing fits; kUnsupported where no
 // engine does.
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);

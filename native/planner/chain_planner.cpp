@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "model/chain_floor.hpp"
-#include "model/cost.hpp"
-#include "model/footprint.hpp"
-#include "model/rank.hpp"
+#include "model/price/chain_floor.hpp"
+#include "model/price/cost.hpp"
+#include "model/price/footprint.hpp"
+#include "model/price/rank.hpp"
 
 namespace oocdnn {
 namespace {

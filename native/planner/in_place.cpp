@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "model/cuts.hpp"
-#include "model/footprint.hpp"
-#include "model/micro_batch.hpp"
-#include "model/orders.hpp"
-#include "model/rank.hpp"
+#include "model/price/cuts.hpp"
+#include "model/price/footprint.hpp"
+#include "model/price/orders.hpp"
+#include "model/price/rank.hpp"
+#include "model/search/micro_batch.hpp"
 #include "planner/time_run.hpp"
 
 namespace oocdnn {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "model/micro_batch.hpp"
+#include "model/search/micro_batch.hpp"
 #include "planner/plan_report.hpp"
 
 namespace oocdnn {

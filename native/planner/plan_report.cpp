@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "model/cost.hpp"
+#include "model/price/cost.hpp"
 
 namespace oocdnn {
 namespace {

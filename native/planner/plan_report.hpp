@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "exec/booking.hpp"
-#include "model/lessons.hpp"
-#include "model/summary.hpp"
+#include "model/profile/lessons.hpp"
+#include "model/text/summary.hpp"
 
 namespace oocdnn {
 

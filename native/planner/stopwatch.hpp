@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "model/profile.hpp"
+#include "model/profile/profile.hpp"
 
 namespace oocdnn {
 

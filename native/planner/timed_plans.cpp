@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/kinds.hpp"
-#include "model/opinion.hpp"
+#include "model/search/kinds.hpp"
+#include "model/search/opinion.hpp"
 #include "planner/time_run.hpp"
 #include "planner/trials.hpp"
 

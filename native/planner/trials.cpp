@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
-#include "model/kinds.hpp"
-#include "model/refine.hpp"
+#include "model/search/kinds.hpp"
+#include "model/search/refine.hpp"
 #include "planner/time_run.hpp"
 
 namespace oocdnn {

@@ -7,7 +7,7 @@
 
 #include "base/file_lock.hpp"
 #include "base/status.hpp"
-#include "model/profile.hpp"
+#include "model/profile/profile.hpp"
 
 namespace oocdnn {
 

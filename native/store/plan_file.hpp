@@ -13,7 +13,7 @@ namespace oocdnn {
 
 struct RememberedPlan {
   std::string problem;       // for people
-  std::string plan;          // see model/plan_text.hpp; "": none fits
+  std::string plan;          // see model/text/plan_text.hpp; "": none fits
   int64_t bytes = 0;         // that it books; where none fits, a budget that works
   double run_seconds = 0.0;  // of a tile's convolution, where a run was timed
 };

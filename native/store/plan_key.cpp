@@ -7,7 +7,7 @@
 #include "base/cache.hpp"
 #include "geom/engines.hpp"
 #include "geom/problem_fields.hpp"
-#include "model/rates.hpp"
+#include "model/price/rates.hpp"
 
 namespace oocdnn {
 namespace {

@@ -1,8 +1,8 @@
 // A C door to the planner of chains.
 #include <sstream>
 
-#include "model/chain_floor.hpp"
-#include "model/chain_plan.hpp"
+#include "model/price/chain_floor.hpp"
+#include "model/price/chain_plan.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "model/orders.hpp"
+#include "model/price/orders.hpp"
 #include "testing/conformance_tiled.hpp"
 
 namespace oocdnn::testing {

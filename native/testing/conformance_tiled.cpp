@@ -1,7 +1,7 @@
 #include "testing/conformance_tiled.hpp"
 
 #include "base/checked.hpp"
-#include "model/orders.hpp"
+#include "model/price/orders.hpp"
 
 namespace oocdnn::testing {
 namespace {

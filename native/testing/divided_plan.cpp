@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "device/wrap/forwarding.hpp"
-#include "model/plan_text.hpp"
+#include "model/text/plan_text.hpp"
 #include "planner/in_place.hpp"
 #include "testing/door.hpp"
 #include "testing/null_device.hpp"

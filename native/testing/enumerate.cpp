@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "model/cost.hpp"
 #include "model/plan.hpp"
+#include "model/price/cost.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "base/json.hpp"
 #include "base/numbers.hpp"
-#include "model/cost.hpp"
 #include "model/plan.hpp"
+#include "model/price/cost.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
 

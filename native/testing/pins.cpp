@@ -1,8 +1,8 @@
 // A C door to what plans pin for a call.
 #include <string>
 
-#include "model/pins.hpp"
-#include "model/plan_text.hpp"
+#include "model/price/pins.hpp"
+#include "model/text/plan_text.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
 

@@ -1,7 +1,7 @@
 // C doors to plans as text, and to random ones.
 #include "base/json.hpp"
-#include "model/plan_text.hpp"
-#include "model/sample.hpp"
+#include "model/search/sample.hpp"
+#include "model/text/plan_text.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
 

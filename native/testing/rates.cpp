@@ -1,5 +1,5 @@
 // A C door to the part of a profile that a request's prices rest on.
-#include "model/rates.hpp"
+#include "model/price/rates.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
 

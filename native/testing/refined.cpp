@@ -1,5 +1,5 @@
 // C door to profiles that come to agree with a call, for the tests in Python.
-#include "model/refine.hpp"
+#include "model/search/refine.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "model/orders.hpp"
+#include "model/price/orders.hpp"
 #include "testing/device_spec.hpp"
 #include "testing/door.hpp"
 #include "testing/random_plans.hpp"

@@ -1,0 +1,185 @@
+// What a candidate of a chain makes of each link, and the bytes that it takes.
+#include "model/price/chain_plan.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/config.hpp"
+#include "geom/chain_lives.hpp"
+#include "model/price/describe.hpp"
+#include "model/price/footprint.hpp"
+
+namespace oocdnn {
+namespace {
+
+const EngineInfo& EngineOf(const ChainRequest& request, const ChainCandidate& candidate,
+                           size_t link) {
+  return request.links[link].engines[static_cast<size_t>(candidate.engine[link])];
+}
+
+// Of the rows of x that a sweep keeps, in the problem's type.
+int64_t KeptBytes(const Problem& problem, const ConvShape& kept) {
+  int64_t bytes = SizeOf(problem.dtype);
+  for (const int64_t extent : kept.DimsOf(Operand::kX, problem.direction)) {
+    bytes = Mul(bytes, extent);
+  }
+  return bytes;
+}
+
+// The slots of one link of a chain, as ChainBooking shares them.
+class LinkBytes {
+ public:
+  LinkBytes(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
+            size_t link)
+      : chain_(request.chain),
+        link_(link),
+        problem_(request.chain[link]),
+        own_(request.links[link]),
+        in_place_(tiles.DividesBatch()),
+        ring_(candidate.ring),
+        residual_(ResidualOf(request, candidate, tiles, link)),
+        footprint_(problem_, EngineOf(request, candidate, link),
+                   Fuses(request.links[link], candidate.engine[link])),
+        shape_(tiles.ShapeOf(link, false)),
+        kept_(tiles.KeptOf(link, false)) {}
+
+  [[nodiscard]] int64_t Of(Operand operand) const {
+    return footprint_.SlotBytes(shape_, operand, false);
+  }
+  [[nodiscard]] Residual residual() const { return residual_; }
+  // Of rows of an inner x, beside its tile.
+  [[nodiscard]] int64_t Kept() const {
+    return link_ > 0 && kept_ ? KeptBytes(problem_, *kept_) : 0;
+  }
+  // Of what the caller has.
+  [[nodiscard]] int64_t Own() const {
+    int64_t bytes = 0;
+    for (int o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      const bool inner = operand == Operand::kResidual ? residual_ != Residual::kFetched
+                                                       : IsInner(chain_, link_, operand);
+      const bool lies = own_.home[o] == Home::kTile || (in_place_ && own_.in_place[o]);
+      if (!problem_.Has(operand) || inner || lies) continue;
+      bytes = Add(bytes, Mul(Moves(problem_, operand, Axis::kN) ? ring_ : 1, Of(operand)));
+    }
+    return bytes;
+  }
+  [[nodiscard]] bool Indexable() const { return footprint_.Indexable(shape_); }
+
+ private:
+  const Chain& chain_;
+  size_t link_;
+  const Problem& problem_;
+  const PlanRequest& own_;
+  bool in_place_;
+  int ring_;
+  Residual residual_;
+  Footprint footprint_;
+  ConvShape shape_;
+  std::optional<ConvShape> kept_;
+};
+
+}  // namespace
+
+ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate) {
+  return TilesOf(request, candidate, std::make_shared<ChainHalos>(request.chain));
+}
+
+ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate,
+                   std::shared_ptr<ChainHalos> halos) {
+  std::vector<bool> pads(request.chain.size());
+  for (size_t i = 0; i < pads.size(); ++i) {
+    pads[i] = EngineOf(request, candidate, i).symmetric_padding;
+  }
+  return {std::move(halos), candidate.tiling, std::move(pads), candidate.sweeps};
+}
+
+bool Relays(const PlanRequest& next, int engine) {
+  const EngineInfo& info = next.engines[static_cast<size_t>(engine)];
+  const bool narrow = AccumulatorOf(next.problem.dtype) != next.problem.dtype;
+  return info.blocks_channels || (narrow && !info.short_tiles);
+}
+
+bool WritesZ(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
+             size_t link) {
+  return Fuses(request.links[link], candidate.engine[link]) && request.chain[link].pool.Copies() &&
+         tiles.ZMatchesY(link);
+}
+
+Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
+                    const ChainTiles& tiles, size_t link) {
+  const Problem& problem = request.chain[link];
+  const int64_t source = request.chain.residual[link];
+  if (!problem.epilogue.residual) return Residual::kNone;
+  if (source == kFromOutside) return Residual::kFetched;
+  const auto reader = static_cast<size_t>(source + 1);  // of the tile as its x
+  const EngineInfo& engine = EngineOf(request, candidate, reader);
+  if (source == kFromX) {
+    const bool in_place =
+        tiles.DividesBatch() && request.links.front().in_place[Index(Operand::kX)];
+    if (in_place || engine.blocks_channels) return Residual::kFetched;
+  }
+  const Dims tile = tiles.ShapeOf(reader, false).DimsOf(Operand::kX, Direction::kForward);
+  const Dims sum = tiles.ShapeOf(link, false).DimsOf(Operand::kY, Direction::kForward);
+  const bool alike = tile == sum && AccumulatorOf(problem.dtype) == problem.dtype &&
+                     candidate.engine[reader] == candidate.engine[link];
+  return alike && !engine.blocks_channels ? Residual::kShared : Residual::kCopied;
+}
+
+Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, size_t link) {
+  const Problem& problem = request.chain[link];
+  AxisArray length = ExtentsOf(problem);
+  length[Index(Axis::kN)] = candidate.tiling.length[Index(Axis::kN)];
+  Candidate made;
+  made.engine = candidate.engine[link];
+  made.tiling = MakeTiling(problem, length, !EngineOf(request, candidate, link).symmetric_padding);
+  made.tiling = Tapered(problem, made.tiling, candidate.tiling.taper);
+  made.order = DefaultOrder(problem);
+  for (int o = 0; o < kOperands; ++o) {
+    const bool moves = Moves(problem, static_cast<Operand>(o), Axis::kN);
+    made.depths[o] = problem.Uses(static_cast<Operand>(o)) ? (moves ? candidate.ring : 1) : 0;
+  }
+  return made;
+}
+
+int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate) {
+  return EstimateBytes(request, candidate, TilesOf(request, candidate));
+}
+
+int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate,
+                      const ChainTiles& tiles) {
+  int64_t own = 0, sums = 0, residuals = 0;
+  std::vector<HandedOn> handed(request.chain.size());
+  std::vector<bool> shares(request.chain.size());
+  for (size_t i = 0; i < request.chain.size(); ++i) {
+    const LinkBytes bytes(request, candidate, tiles, i);
+    if (!bytes.Indexable()) return kSizeMax;
+    own = Add(own, Add(bytes.Own(), bytes.Kept()));
+    const bool stays = request.chain[i].Stays(Operand::kY);
+    if (stays && !WritesZ(request, candidate, tiles, i)) {
+      sums = std::max(sums, bytes.Of(Operand::kY));
+    }
+    shares[i] = bytes.residual() == Residual::kShared;
+    if (bytes.residual() == Residual::kCopied) {
+      residuals = std::max(residuals, bytes.Of(Operand::kResidual));
+    }
+    if (i == 0) continue;
+    handed[i].x = bytes.Of(Operand::kX);
+    handed[i].convolved = WritesZ(request, candidate, tiles, i - 1);
+    if (!Relays(request.links[i], candidate.engine[i])) continue;
+    handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
+  }
+  const HandedRegions between = PackHanded(request.chain, handed, shares, 1);
+  return Add(Add(Add(own, sums), residuals), Add(between.x_bytes, between.z_bytes));
+}
+
+std::string Describe(const ChainRequest& request, const ChainCandidate& candidate) {
+  std::string text = TileText(candidate.tiling);
+  if (candidate.sweeps) text += ", halos kept";
+  for (size_t i = 0; i < request.chain.size(); ++i) {
+    text += (i == 0 ? "; " : ", ") + EngineOf(request, candidate, i).name;
+  }
+  return text + "; " + BytesText(EstimateBytes(request, candidate)) + " in all";
+}
+
+}  // namespace oocdnn
