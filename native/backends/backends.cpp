@@ -144,13 +144,13 @@ Result<DeviceStack> MakeDevice(const DeviceOptions& options) {
   return stack;
 }
 
-int CountNeighbours(const Device& device) {
+int CountPeers(const Device& device) {
   return IsCuda(device.capabilities().name) ? std::max(CountCudaDevices() - 1, 0) : 0;
 }
 
 // Its own kernels are made sooner than cuDNN is opened.
-Result<std::unique_ptr<Device>> MakeNeighbour(const Device& device, const DeviceOptions& options,
-                                              int number) {
+Result<std::unique_ptr<Device>> MakePeer(const Device& device, const DeviceOptions& options,
+                                         int number) {
   OOC_ASSIGN(const int own, OrdinalOf(device.capabilities().name));
   const int ordinal = number < own ? number : number + 1;
   CudaOptions cuda = CudaOptionsOf(options, ordinal);

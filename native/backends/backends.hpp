@@ -32,11 +32,11 @@ struct DeviceStack {
 // and fails, with a warning.
 Result<DeviceStack> MakeDevice(const DeviceOptions& options);
 
-// How many other devices of the host there are that copy over wires of their own, as this one does.
-int CountNeighbours(const Device& device);
-// One of them, for nothing but copies, with the options of this one.
-Result<std::unique_ptr<Device>> MakeNeighbour(const Device& device, const DeviceOptions& options,
-                                              int number);
+// Returns the number of other devices of the host that have a wire of their own, as this one has.
+int CountPeers(const Device& device);
+// Opens one of them, for copies only, with the options of this device.
+Result<std::unique_ptr<Device>> MakePeer(const Device& device, const DeviceOptions& options,
+                                         int number);
 
 // Copies between GPU `ordinal` and host memory. kUnsupported where there is no such GPU.
 Result<std::unique_ptr<swap::Swapper>> MakeSwapper(int ordinal);

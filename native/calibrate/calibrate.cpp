@@ -226,7 +226,7 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
                 {DType::kBFloat16, Math::kFp32},
                 {DType::kFloat16, Math::kFp32},
                 {DType::kFloat64, Math::kFp32}};
-  const int64_t others = CountNeighbours(device_);
+  const int64_t others = CountPeers(device_);
   const int64_t all = others + static_cast<int64_t>(std::size(kTypes)) * kDirections;
   int64_t done = 0;
   const auto measured = [&]() -> Status {

@@ -27,10 +27,10 @@ Status MeasureStaging(Device& device, int64_t limit, const std::string& folder, 
 // does not have it. Nothing where the device does not pin it.
 void MeasurePinning(Device& device, Profile* profile);
 
-// How fast the wires are beside one busy neighbour (see CountNeighbours), two and so on, of which
-// the profile does not have it; `measured()` follows each number and may end it. Where a neighbour
-// cannot be had, or fails, there is a warning, and that number and all above stay as they are.
-// `options`: of the device.
+// Measures the wires while one peer device is busy (see CountPeers), then two, and so on, for the
+// numbers that the profile lacks. `measured()` is called after each number and may end it. Where a
+// peer cannot be opened or fails, a warning is logged, and that number and all above stay
+// unchanged. `options`: of the device.
 Status MeasureBeside(Device& device, const DeviceOptions& options, int64_t limit,
                      const std::function<Status()>& measured, Profile* profile);
 

@@ -6,30 +6,30 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "calibrate/busy_peer_load.hpp"
 #include "calibrate/copy_bench.hpp"
 #include "calibrate/measure.hpp"
-#include "calibrate/neighbour.hpp"
 
 namespace oocdnn {
 namespace {
 
-using Neighbours = std::vector<std::unique_ptr<Neighbour>>;
+using BusyPeerLoads = std::vector<std::unique_ptr<BusyPeerLoad>>;
 
 bool Known(int others, const Profile& profile) {
   return profile.wires.contains(Profile::BesideKey(others, kBesideRates[2]));
 }
 
-Status StartAnother(const Device& device, const DeviceOptions& options, Neighbours* others) {
+Status StartAnother(const Device& device, const DeviceOptions& options, BusyPeerLoads* others) {
   const int number = static_cast<int>(others->size());
-  OOC_ASSIGN(std::unique_ptr<Device> made, MakeNeighbour(device, options, number));
-  OOC_ASSIGN(std::unique_ptr<Neighbour> started, Neighbour::Start(std::move(made)));
+  OOC_ASSIGN(std::unique_ptr<Device> made, MakePeer(device, options, number));
+  OOC_ASSIGN(std::unique_ptr<BusyPeerLoad> started, BusyPeerLoad::Start(std::move(made)));
   others->push_back(std::move(started));
   return {};
 }
 
 // As alone, by the same tiles, but for what is chosen of many runs: the fastest may have met a
 // moment in which the others did nothing.
-Status Measure(Device& device, int64_t limit, const Neighbours& others, Profile* profile) {
+Status Measure(Device& device, int64_t limit, const BusyPeerLoads& others, Profile* profile) {
   OOC_ASSIGN(const std::unique_ptr<CopyBench> bench,
              CopyBench::Make(device, limit, profile->shared_engines));
   OOC_ASSIGN(const std::unique_ptr<Rig> rig, bench->FirstRig(kCopyRows, kCopyWidth));
@@ -56,8 +56,8 @@ Status Measure(Device& device, int64_t limit, const Neighbours& others, Profile*
 
 Status MeasureBeside(Device& device, const DeviceOptions& options, int64_t limit,
                      const std::function<Status()>& measured, Profile* profile) {
-  const int all = CountNeighbours(device);
-  Neighbours others;
+  const int all = CountPeers(device);
+  BusyPeerLoads others;
   for (int count = 1; count <= all; ++count) {
     if (!Known(count, *profile)) {
       Status status;

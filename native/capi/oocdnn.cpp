@@ -16,7 +16,7 @@
 #include "capi/translate.hpp"
 #include "capi/variables.hpp"
 #include "geom/words.hpp"
-#include "library/what_if.hpp"
+#include "library/plan_for_profile.hpp"
 
 namespace {
 

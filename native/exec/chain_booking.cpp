@@ -4,7 +4,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
-#include "geom/chain_lives.hpp"
+#include "geom/chain_lifetimes.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -197,7 +197,7 @@ class ChainBooker {
 
   // What links hand to each other.
   void PlaceHanded() {
-    std::vector<HandedOn> handed(made_.links.size());
+    std::vector<ForwardedTile> handed(made_.links.size());
     for (size_t i = 1; i < handed.size(); ++i) {
       const Booking& before = made_.links[i - 1];
       handed[i].x = SlotBytes(made_.links[i], Index(Operand::kX));
@@ -209,8 +209,8 @@ class ChainBooker {
       const Booking& link = made_.links[i];
       shares[i] = link.inner[Index(Operand::kResidual)] && !link.copies;
     }
-    const HandedRegions regions =
-        PackHanded(request_.chain, handed, shares, device_.capabilities().alignment);
+    const ForwardedRegions regions =
+        PackForwarded(request_.chain, handed, shares, device_.capabilities().alignment);
     const int64_t x = offsets_.Book(regions.x_bytes), z = offsets_.Book(regions.z_bytes);
     for (size_t i = 1; i < handed.size(); ++i) {
       Booking &one = made_.links[i - 1], &next = made_.links[i];

@@ -5,7 +5,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
-#include "geom/lives.hpp"
+#include "geom/lifetimes.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -25,7 +25,7 @@ TileLayout SeenBy(const TileLayout& layout, const Problem& problem, Operand oper
 
 // Memory that is not needed all the time, and who has it.
 struct Tenant {
-  Life life;
+  Lifetime lifetime;
   std::vector<std::vector<int64_t>*> slots;
 };
 
@@ -200,14 +200,14 @@ class GradientBooker {
   }
 
   void PlaceTenants() {
-    std::vector<Life> lives;
-    lives.reserve(tenants_.size());
-    for (const Tenant& tenant : tenants_) lives.push_back(tenant.life);
-    const int64_t region = offsets_.Book(Pack(&lives, device_.capabilities().alignment));
+    std::vector<Lifetime> lifetimes;
+    lifetimes.reserve(tenants_.size());
+    for (const Tenant& tenant : tenants_) lifetimes.push_back(tenant.lifetime);
+    const int64_t region = offsets_.Book(Pack(&lifetimes, device_.capabilities().alignment));
     for (size_t t = 0; t < tenants_.size(); ++t) {
       for (Slots* const slots : tenants_[t].slots) {
         if (slots->empty()) slots->push_back(0);
-        std::fill(slots->begin(), slots->end(), region + lives[t].offset);
+        std::fill(slots->begin(), slots->end(), region + lifetimes[t].offset);
       }
     }
     std::array<int64_t, 2> bounce{};

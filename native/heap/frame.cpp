@@ -29,7 +29,7 @@ Frame::Frame(const Heap& heap, const Requests& requests, const Allocator& alloca
              const std::vector<Block*>& left)
     : heap_(heap),
       requests_(requests),
-      lives_(requests, heap.rules, left),
+      lifetimes_(requests, heap.rules, left),
       base_(allocator.totals().base) {
   std::unordered_set<const Block*> passing;
   for (const Block* block : left) {
@@ -87,15 +87,16 @@ std::vector<Interval> Frame::Used() const {
 }
 
 bool Frame::IsPossible() const {
-  std::vector<int64_t> changes(static_cast<size_t>(lives_.last()) + 1);
+  std::vector<int64_t> changes(static_cast<size_t>(lifetimes_.last()) + 1);
   const auto add = [&](int64_t bytes, int32_t from, int32_t to) {
     changes[static_cast<size_t>(from)] += bytes;
     changes[static_cast<size_t>(to)] -= bytes;
   };
   for (size_t place = 0; place < old_.size(); ++place) {
-    if (old_[place].address >= base_) add(old_[place].bytes, 0, lives_.OldEnd(place));
+    if (old_[place].address >= base_) add(old_[place].bytes, 0, lifetimes_.OldEnd(place));
   }
-  for (const Life& life : lives_.all()) add(life.bytes, life.begin, life.end);
+  for (const Lifetime& lifetime : lifetimes_.all())
+    add(lifetime.bytes, lifetime.begin, lifetime.end);
   int64_t bytes = 0;
   for (const Interval& one : stays_) bytes += one.address >= base_ ? one.bytes : 0;
   const int64_t mapped = end_ - base_ + BytesOf(pages_);

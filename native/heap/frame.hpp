@@ -7,7 +7,7 @@
 
 #include "heap/acts.hpp"
 #include "heap/arena.hpp"
-#include "heap/lives.hpp"
+#include "heap/lifetimes.hpp"
 #include "heap/requests.hpp"
 
 namespace oocdnn::heap {
@@ -24,7 +24,7 @@ class Frame {
   // Of requests with groups as Prepare leaves them, within `limit` bytes. Both stay.
   static Result<Frame> Make(const Heap& heap, const Requests& requests, int64_t limit);
 
-  [[nodiscard]] const Lives& lives() const { return lives_; }
+  [[nodiscard]] const Lifetimes& lifetimes() const { return lifetimes_; }
   [[nodiscard]] int64_t base() const { return base_; }
   [[nodiscard]] int64_t end() const { return end_; }
   // Largest bytes that no request of the large pool takes.
@@ -36,11 +36,11 @@ class Frame {
   // In use for ever.
   [[nodiscard]] const std::vector<Interval>& stays() const { return stays_; }
   // What the step before leaves, by place among the carried ones; without bytes where it is none of
-  // the lives.
+  // the lifetimes.
   [[nodiscard]] const std::vector<Interval>& old() const { return old_; }
   // Both.
   [[nodiscard]] std::vector<Interval> Used() const;
-  // Whether what is mapped is as much as the lives that are there at the same time.
+  // Whether what is mapped is as much as the lifetimes that are there at the same time.
   [[nodiscard]] bool IsPossible() const;
   // Whether an allocation takes nothing more from the driver.
   [[nodiscard]] bool IsMapped(const Interval& interval) const;
@@ -58,7 +58,7 @@ class Frame {
 
   const Heap& heap_;
   const Requests& requests_;
-  Lives lives_;
+  Lifetimes lifetimes_;
   int64_t base_;
   int64_t end_ = 0;
   std::vector<Interval> pages_, stays_, old_;

@@ -41,9 +41,9 @@ double Log2(int64_t number) {
 
 }  // namespace
 
-Placement::Placement(const Lives& lives, int64_t base, uint64_t seed)
-    : lives_(lives), base_(base), random_(seed), occupied_(lives.last() + 1) {
-  state_.addresses.resize(lives.size());
+Placement::Placement(const Lifetimes& lifetimes, int64_t base, uint64_t seed)
+    : lifetimes_(lifetimes), base_(base), random_(seed), occupied_(lifetimes.last() + 1) {
+  state_.addresses.resize(lifetimes.size());
 }
 
 bool Placement::Improve(std::vector<Span> fixed, const std::vector<char>& open, int64_t limit,
@@ -51,8 +51,8 @@ bool Placement::Improve(std::vector<Span> fixed, const std::vector<char>& open, 
   std::sort(fixed.begin(), fixed.end(),
             [](const Span& a, const Span& b) { return a.address < b.address; });
   std::vector<int32_t> places;
-  for (size_t life = 0; life < lives_.size(); ++life) {
-    if (open[life] != 0) places.push_back(static_cast<int32_t>(life));
+  for (size_t lifetime = 0; lifetime < lifetimes_.size(); ++lifetime) {
+    if (open[lifetime] != 0) places.push_back(static_cast<int32_t>(lifetime));
   }
   std::optional<Fit> best;
   for (int number = 0; number < tries; ++number) {
@@ -68,14 +68,14 @@ bool Placement::Improve(std::vector<Span> fixed, const std::vector<char>& open, 
   return top <= limit;
 }
 
-// Whether some life behind the limit has no place in front of it beside what is fixed, whatever the
-// order.
+// Whether some lifetime behind the limit has no place in front of it beside what is fixed, whatever
+// the order.
 bool Placement::IsHopeless(const std::vector<Span>& fixed, const std::vector<int32_t>& places,
                            const Fit& fit, int64_t limit) {
   Fix(fixed);
-  return std::any_of(places.begin(), places.end(), [&](int32_t life) {
-    if (EndOf(life, fit.state) <= limit) return false;
-    const Life& one = lives_[Index(life)];
+  return std::any_of(places.begin(), places.end(), [&](int32_t lifetime) {
+    if (EndOf(lifetime, fit.state) <= limit) return false;
+    const Lifetime& one = lifetimes_[Index(lifetime)];
     return LowestOf(one) + one.bytes > limit;
   });
 }
@@ -85,19 +85,19 @@ void Placement::Fix(const std::vector<Span>& fixed) {
   for (const Span& span : fixed) occupied_.Add(span);
 }
 
-int64_t Placement::LowestOf(const Life& life) const {
-  return occupied_.Lowest(base_, life.bytes, {life.begin, life.end, life.again});
+int64_t Placement::LowestOf(const Lifetime& lifetime) const {
+  return occupied_.Lowest(base_, lifetime.bytes, {lifetime.begin, lifetime.end, lifetime.again});
 }
 
-int64_t Placement::EndOf(int32_t life, const State& state) const {
-  return state.addresses[Index(life)] + lives_[Index(life)].bytes;
+int64_t Placement::EndOf(int32_t lifetime, const State& state) const {
+  return state.addresses[Index(lifetime)] + lifetimes_[Index(lifetime)].bytes;
 }
 
 std::vector<int32_t> Placement::NextOrder(int number, const Fit* best,
                                           std::vector<int32_t>* places) {
   if (number == 0 && !state_.order.empty()) return state_.order;
   const bool first = static_cast<size_t>(number) < kShapes.size();
-  const bool fresh = places->size() == lives_.size() && number < kFresh;
+  const bool fresh = places->size() == lifetimes_.size() && number < kFresh;
   if (best == nullptr || (fresh && (first || random_.Chance(50)))) {
     return FreshOrder(first, first ? kShapes[static_cast<size_t>(number)] : Unit(&random_));
   }
@@ -107,13 +107,13 @@ std::vector<int32_t> Placement::NextOrder(int number, const Fit* best,
 // The largest product of powers of bytes and length first.
 std::vector<int32_t> Placement::FreshOrder(bool first, double shape) {
   std::vector<double> weights;
-  weights.reserve(lives_.size());
-  for (const Life& life : lives_.all()) {
+  weights.reserve(lifetimes_.size());
+  for (const Lifetime& lifetime : lifetimes_.all()) {
     const double noise = first ? 0.0 : kNoise * Normal(&random_);
-    weights.push_back(shape * Log2(life.bytes) + (1.0 - shape) * Log2(life.end - life.begin) +
-                      noise);
+    weights.push_back(shape * Log2(lifetime.bytes) +
+                      (1.0 - shape) * Log2(lifetime.end - lifetime.begin) + noise);
   }
-  std::vector<int32_t> order(lives_.size());
+  std::vector<int32_t> order(lifetimes_.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](int32_t a, int32_t b) { return weights[Index(a)] > weights[Index(b)]; });
@@ -128,11 +128,11 @@ std::vector<int32_t> Placement::ChangedOrder(const Fit& best, std::vector<int32_
     return std::pair(-EndOf(a, best.state), a) < std::pair(-EndOf(b, best.state), b);
   });
   std::vector<int32_t> order = best.state.order;
-  for (auto life = places->begin(); life != moved; ++life) {
-    order.erase(std::find(order.begin(), order.end(), *life));
+  for (auto lifetime = places->begin(); lifetime != moved; ++lifetime) {
+    order.erase(std::find(order.begin(), order.end(), *lifetime));
     const double draw = Unit(&random_);
     const auto place = static_cast<std::ptrdiff_t>(static_cast<double>(order.size()) * draw * draw);
-    order.insert(order.begin() + place, *life);
+    order.insert(order.begin() + place, *lifetime);
   }
   return order;
 }
@@ -144,11 +144,11 @@ int64_t Placement::FitAll(const std::vector<Span>& fixed, const std::vector<char
   int64_t top = base_;
   for (const int32_t index : state->order) {
     if (open[Index(index)] == 0) continue;
-    const Life& life = lives_[Index(index)];
-    const int64_t address = LowestOf(life), end = address + life.bytes;
+    const Lifetime& lifetime = lifetimes_[Index(index)];
+    const int64_t address = LowestOf(lifetime), end = address + lifetime.bytes;
     state->addresses[Index(index)] = address;
-    occupied_.Add({address, end, life.begin, life.end});
-    if (life.again != kNever) occupied_.Add({address, end, -1, life.again});
+    occupied_.Add({address, end, lifetime.begin, lifetime.end});
+    if (lifetime.again != kNever) occupied_.Add({address, end, -1, lifetime.again});
     top = std::max(top, end);
     if (top > most) break;
   }

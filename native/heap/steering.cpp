@@ -25,7 +25,7 @@ size_t Index(int32_t number) { return static_cast<size_t>(number); }
 // A group's allocations with certain holes.
 struct Outcome {
   Arena arena;                     // after the group
-  std::vector<int64_t> addresses;  // of the lives that begin in it
+  std::vector<int64_t> addresses;  // of the lifetimes that begin in it
   std::vector<Interval> taken;     // by the runtime
   std::vector<Interval> opened;    // free before the group, without what is taken
   int64_t beyond = 0;              // allocations that end behind the range
@@ -44,7 +44,7 @@ class Search {
   bool Run(std::vector<Act>* acts);
 
  private:
-  [[nodiscard]] Interval IntervalOf(int32_t life) const;
+  [[nodiscard]] Interval IntervalOf(int32_t lifetime) const;
   bool Place(int32_t moment, int tries);
   std::optional<Outcome> Best(const Part& part);
   std::optional<Outcome> Followed(const Part& part, std::vector<Outcome> outcomes);
@@ -54,46 +54,46 @@ class Search {
   std::vector<Interval> RandomHoles();
   Interval RandomHole(Interval clear);
   Outcome Try(const Part& part, const std::vector<Interval>* holes);
-  [[nodiscard]] int64_t ConflictsOf(const Life& life, int64_t address, int32_t next) const;
+  [[nodiscard]] int64_t ConflictsOf(const Lifetime& lifetime, int64_t address, int32_t next) const;
   [[nodiscard]] Steered SteeredOf(const Part& part, Divided divided) const;
 
   const Frame& frame_;
-  const Lives& lives_;
+  const Lifetimes& lifetimes_;
   const std::vector<Interval> ranges_, unmapped_;
   Deadline* const deadline_;
   Random random_;
   Placement placement_;
-  std::vector<char> open_;  // lives that have not begun
+  std::vector<char> open_;  // lifetimes that have not begun
   std::vector<int64_t> addresses_;
   Arena arena_;
   std::vector<Interval> taken_;
 
   // Of the group that has its turn.
-  std::vector<int32_t> mine_;                       // lives that begin in it
+  std::vector<int32_t> mine_;                       // lifetimes that begin in it
   std::vector<Interval> places_, outlive_, short_;  // of these in the placement
   std::vector<Interval> clear_;  // what is free beside those that outlive it, the largest first
 };
 
 Search::Search(const Frame& frame, uint64_t seed, Deadline* deadline)
     : frame_(frame),
-      lives_(frame.lives()),
+      lifetimes_(frame.lifetimes()),
       ranges_(frame.Ranges()),
       unmapped_(Unmapped(ranges_)),
       deadline_(deadline),
       random_(seed),
-      placement_(frame.lives(), frame.base(), ~seed),
-      open_(frame.lives().size(), 1),
-      addresses_(frame.lives().size(), -1),
+      placement_(frame.lifetimes(), frame.base(), ~seed),
+      open_(frame.lifetimes().size(), 1),
+      addresses_(frame.lifetimes().size(), -1),
       arena_(frame.Used(), ranges_, unmapped_) {}
 
 bool Search::Run(std::vector<Act>* acts) {
   if (!Place(0, kOrders)) return false;
   const Arena begin = arena_;
   std::vector<Steered> steered;
-  for (const Part& part : lives_.parts()) {
+  for (const Part& part : lifetimes_.parts()) {
     for (const Interval& one : taken_) arena_.Give(one);
     taken_.clear();
-    for (const int32_t life : part.frees) arena_.Give(IntervalOf(life));
+    for (const int32_t lifetime : part.frees) arena_.Give(IntervalOf(lifetime));
     if (part.events.empty()) {
       steered.push_back(SteeredOf(part, {}));
       continue;
@@ -109,9 +109,9 @@ bool Search::Run(std::vector<Act>* acts) {
   return true;
 }
 
-Interval Search::IntervalOf(int32_t life) const {
-  if (life < 0) return frame_.old()[Index(-1 - life)];
-  return {addresses_[Index(life)], lives_[Index(life)].bytes};
+Interval Search::IntervalOf(int32_t lifetime) const {
+  if (lifetime < 0) return frame_.old()[Index(-1 - lifetime)];
+  return {addresses_[Index(lifetime)], lifetimes_[Index(lifetime)].bytes};
 }
 
 // Places what is open beside what is not.
@@ -120,18 +120,18 @@ bool Search::Place(int32_t moment, int tries) {
   const auto fix = [&](const Interval& one, int32_t from, int32_t to) {
     fixed.push_back({one.address, one.end(), from, to});
   };
-  for (const Interval& one : frame_.stays()) fix(one, -1, lives_.last() + 1);
+  for (const Interval& one : frame_.stays()) fix(one, -1, lifetimes_.last() + 1);
   for (size_t place = 0; place < frame_.old().size(); ++place) {
-    if (frame_.old()[place].bytes != 0) fix(frame_.old()[place], -1, lives_.OldEnd(place));
+    if (frame_.old()[place].bytes != 0) fix(frame_.old()[place], -1, lifetimes_.OldEnd(place));
   }
   bool any = false;
-  for (size_t index = 0; index < lives_.size(); ++index) {
+  for (size_t index = 0; index < lifetimes_.size(); ++index) {
     any = any || open_[index] != 0;
     if (open_[index] != 0) continue;
-    const Life& life = lives_[index];
-    const Interval interval{addresses_[index], life.bytes};
-    if (life.end > moment) fix(interval, 0, life.end);
-    if (life.again != kNever) fix(interval, -1, life.again);
+    const Lifetime& lifetime = lifetimes_[index];
+    const Interval interval{addresses_[index], lifetime.bytes};
+    if (lifetime.end > moment) fix(interval, 0, lifetime.end);
+    if (lifetime.again != kNever) fix(interval, -1, lifetime.again);
   }
   return !any || placement_.Improve(std::move(fixed), open_, frame_.end(), tries, deadline_);
 }
@@ -172,10 +172,10 @@ void Search::SetPlan(const Part& part) {
   mine_.clear(), places_.clear(), outlive_.clear(), short_.clear();
   for (const Event& event : part.events) {
     if (!event.begins) continue;
-    const Life& life = lives_[Index(event.life)];
-    mine_.push_back(event.life);
-    places_.push_back({placement_.AddressOf(event.life), life.bytes});
-    (life.leaves ? outlive_ : short_).push_back(places_.back());
+    const Lifetime& lifetime = lifetimes_[Index(event.lifetime)];
+    mine_.push_back(event.lifetime);
+    places_.push_back({placement_.AddressOf(event.lifetime), lifetime.bytes});
+    (lifetime.leaves ? outlive_ : short_).push_back(places_.back());
   }
   clear_ = Cut(arena_.free(), outlive_, std::span(ranges_).first(1), frame_.least()).taken;
   std::erase_if(clear_, [&](const Interval& one) { return one.bytes <= 2 * frame_.least(); });
@@ -183,7 +183,7 @@ void Search::SetPlan(const Part& part) {
                    [](const Interval& a, const Interval& b) { return a.bytes > b.bytes; });
 }
 
-// The group's lives are where the outcome has them, or open again.
+// The group's lifetimes are where the outcome has them, or open again.
 void Search::Settle(const Outcome& outcome, bool settled) {
   for (size_t i = 0; i < mine_.size(); ++i) {
     open_[Index(mine_[i])] = settled ? 0 : 1;
@@ -214,7 +214,7 @@ std::vector<Interval> Search::RandomHoles() {
   return holes;
 }
 
-// The free interval, one that begins a little later, or an end of it as long as a short life.
+// The free interval, one that begins a little later, or an end of it as long as a short lifetime.
 Interval Search::RandomHole(Interval clear) {
   const int64_t least = frame_.least();
   const size_t draw = random_.Below(100);
@@ -236,41 +236,42 @@ Outcome Search::Try(const Part& part, const std::vector<Interval>* holes) {
   const int32_t next = mine_.empty() ? 0 : mine_.back() + 1;
   for (const Event& event : part.events) {
     if (!event.begins) {
-      const bool is_mine = !mine_.empty() && event.life >= mine_.front();
-      made.arena.Give(is_mine ? Interval{made.addresses[Index(event.life - mine_.front())],
-                                         lives_[Index(event.life)].bytes}
-                              : IntervalOf(event.life));
+      const bool is_mine = !mine_.empty() && event.lifetime >= mine_.front();
+      made.arena.Give(is_mine ? Interval{made.addresses[Index(event.lifetime - mine_.front())],
+                                         lifetimes_[Index(event.lifetime)].bytes}
+                              : IntervalOf(event.lifetime));
       continue;
     }
-    const int64_t bytes = lives_[Index(event.life)].bytes;
+    const int64_t bytes = lifetimes_[Index(event.lifetime)].bytes;
     made.addresses.push_back(made.arena.Allocate(bytes));
     if (!frame_.IsMapped({made.addresses.back(), bytes})) made.beyond += 1;
   }
   for (size_t i = 0; i < mine_.size(); ++i) {
-    const Life& life = lives_[Index(mine_[i])];
+    const Lifetime& lifetime = lifetimes_[Index(mine_[i])];
     const bool moved = made.addresses[i] != placement_.AddressOf(mine_[i]);
-    if (life.leaves && moved) made.conflicts += ConflictsOf(life, made.addresses[i], next);
+    if (lifetime.leaves && moved) made.conflicts += ConflictsOf(lifetime, made.addresses[i], next);
   }
   return made;
 }
 
-// Later lives, `next` and those behind it, whose places a life takes.
-int64_t Search::ConflictsOf(const Life& life, int64_t address, int32_t next) const {
-  const int64_t end = address + life.bytes;
+// Later lifetimes, `next` and those behind it, whose places a lifetime takes.
+int64_t Search::ConflictsOf(const Lifetime& lifetime, int64_t address, int32_t next) const {
+  const int64_t end = address + lifetime.bytes;
   const auto overlaps = [&](size_t index) {
     const int64_t place = placement_.AddressOf(static_cast<int32_t>(index));
-    return place < end && place + lives_[index].bytes > address;
+    return place < end && place + lifetimes_[index].bytes > address;
   };
   int64_t conflicts = 0;
-  const int32_t last = std::max(life.end, life.again);
-  // Lives are in the order of their beginnings.
-  for (size_t index = Index(next); index < lives_.size() && lives_[index].begin < last; ++index) {
+  const int32_t last = std::max(lifetime.end, lifetime.again);
+  // Lifetimes are in the order of their beginnings.
+  for (size_t index = Index(next); index < lifetimes_.size() && lifetimes_[index].begin < last;
+       ++index) {
     conflicts += overlaps(index) ? 1 : 0;
   }
-  for (const int32_t carried : lives_.carried()) {
-    const Life& other = lives_[Index(carried)];
+  for (const int32_t carried : lifetimes_.carried()) {
+    const Lifetime& other = lifetimes_[Index(carried)];
     const bool is_counted = carried < next || other.begin < last;
-    if (!is_counted && life.begin < other.again) conflicts += overlaps(Index(carried)) ? 1 : 0;
+    if (!is_counted && lifetime.begin < other.again) conflicts += overlaps(Index(carried)) ? 1 : 0;
   }
   return conflicts;
 }
@@ -278,9 +279,9 @@ int64_t Search::ConflictsOf(const Life& life, int64_t address, int32_t next) con
 // The group with what is open to its requests.
 Steered Search::SteeredOf(const Part& part, Divided divided) const {
   Steered steered{part.steers, {}, {}, std::move(divided)};
-  for (const int32_t life : part.frees) steered.frees.push_back(IntervalOf(life));
+  for (const int32_t lifetime : part.frees) steered.frees.push_back(IntervalOf(lifetime));
   for (const Event& event : part.events) {
-    steered.requests.push_back({event.begins, IntervalOf(event.life)});
+    steered.requests.push_back({event.begins, IntervalOf(event.lifetime)});
   }
   return steered;
 }
@@ -291,7 +292,7 @@ Result<std::optional<Steering>> Steer(const Heap& heap, const Requests& requests
                                       const SteeringOptions& options, const Progress& progress) {
   if (!heap.expandable) return std::optional<Steering>();
   OOC_ASSIGN(const Frame frame, Frame::Make(heap, requests, options.limit));
-  if (frame.lives().size() == 0 || !frame.IsPossible()) return std::optional<Steering>();
+  if (frame.lifetimes().size() == 0 || !frame.IsPossible()) return std::optional<Steering>();
   Deadline deadline(options.seconds, progress);
   for (int64_t number = 0; number < kWalks; ++number) {
     Steering found;

@@ -40,8 +40,8 @@ Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
 }  // namespace
 
 // Threads do not survive a fork, so what has them lives apart from what does.
-struct Context::Room {
-  Room(Device& device, int threads) : loop(device, threads) {}
+struct Context::ThreadState {
+  ThreadState(Device& device, int threads) : loop(device, threads) {}
   const pid_t process = getpid();
   TileLoop loop;
   std::vector<std::pair<void*, OwnedStream>> callers;  // streams of callers, by their own handles
@@ -84,19 +84,19 @@ Status Context::Open() {
   arena_ = std::make_unique<Arena>(*stack_.device);
   if (options_.host_cap == 0) options_.host_cap = StagingBytes(*stack_.device);
   slabs_ = std::make_unique<Slabs>(*stack_.device, options_.host_cap);
-  shelves_ = std::make_unique<Shelves>(stack_.device, options_.host_cap);
+  buffers_ = std::make_unique<SectionBuffers>(stack_.device, options_.host_cap);
   memory_ = std::make_unique<PlanMemory>(PlanFileOf(options_), PlannerOf(*stack_.base));
-  room_ = std::make_unique<Room>(*stack_.device, options_.device.threads);
-  return room_->loop.Init();
+  thread_state_ = std::make_unique<ThreadState>(*stack_.device, options_.device.threads);
+  return thread_state_->loop.Init();
 }
 
 Context::~Context() {
-  if (room_ != nullptr && room_->process != getpid()) {
+  if (thread_state_ != nullptr && thread_state_->process != getpid()) {
     // The parent's threads are not here to be joined: leave everything to the end of the process.
-    static_cast<void>(room_.release());
+    static_cast<void>(thread_state_.release());
     static_cast<void>(arena_.release());
     static_cast<void>(slabs_.release());
-    static_cast<void>(shelves_.release());
+    static_cast<void>(buffers_.release());
     // Nobody deletes this: the pointer in it keeps the device.
     static_cast<void>(new (std::nothrow) std::shared_ptr<Device>(stack_.device));
     return;
@@ -105,15 +105,15 @@ Context::~Context() {
     const Status written = WriteFile(*path, TakeTrace(*stack_.trace));
     if (!written.ok()) Log(LogLevel::kWarn, "the trace %s", written.message().c_str());
   }
-  if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
+  if (thread_state_ != nullptr) static_cast<void>(thread_state_->loop.Settle());
   plans_.Clear();
   chains_.Clear();
   gradients_.Clear();
   prescribed_.clear();
-  shelves_.reset();
+  buffers_.reset();
   slabs_.reset();
   arena_.reset();
-  room_.reset();
+  thread_state_.reset();
 }
 
 // The thread that has the turn comes again only from a progress callback, or from a signal handler
@@ -132,17 +132,17 @@ Result<Context::Turn> Context::TakeTurn(const char* function) {
 }
 
 Status Context::EnterProcess() {
-  if (room_->process == getpid()) return {};
-  auto room = std::make_unique<Room>(*stack_.device, options_.device.threads);
-  OOC_TRY(room->loop.Init().With("in a forked child"));
-  static_cast<void>(room_.release());  // its threads ended with the fork
-  room_ = std::move(room);
+  if (thread_state_->process == getpid()) return {};
+  auto state = std::make_unique<ThreadState>(*stack_.device, options_.device.threads);
+  OOC_TRY(state->loop.Init().With("in a forked child"));
+  static_cast<void>(thread_state_.release());  // its threads ended with the fork
+  thread_state_ = std::move(state);
   return {};
 }
 
-TileLoop& Context::Loop() { return room_->loop; }
+TileLoop& Context::Loop() { return thread_state_->loop; }
 
-Status Context::Settle() { return room_->loop.Settle(); }
+Status Context::Settle() { return thread_state_->loop.Settle(); }
 
 int64_t Context::BudgetOf(const HostTensors& tensors) const {
   const bool files = std::any_of(tensors.begin(), tensors.end(),
@@ -234,7 +234,7 @@ Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
     return tensor.tier != Tier::kPageable;
   });
   if (!ordered) return Stream{};
-  return room_->CallerOf(*stack_.device, stream);
+  return thread_state_->CallerOf(*stack_.device, stream);
 }
 
 Status Context::Run(const Problem& problem, const HostTensors& operands, void* stream,
@@ -247,9 +247,9 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
   OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
   OOC_TRY(CheckFileMappings(problem, tensors));
   OOC_ASSIGN(const Stream caller, CallerOf(tensors, stream));
-  if (caller != nullptr) OOC_TRY(room_->loop.Follow(caller));
+  if (caller != nullptr) OOC_TRY(thread_state_->loop.Follow(caller));
   if (problem.shape.n == 0) {
-    OOC_TRY(room_->loop.Settle());
+    OOC_TRY(thread_state_->loop.Settle());
     return RunEmpty(*stack_.device, problem, tensors, *arena_);
   }
 
@@ -292,7 +292,7 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
           Format("planned again with %s and failed", BytesText(aim).c_str()));
     }
     const PlanReport& report = *plan.value();
-    if (report.booking.bytes > call.arena.bytes()) OOC_TRY(room_->loop.Settle());
+    if (report.booking.bytes > call.arena.bytes()) OOC_TRY(thread_state_->loop.Settle());
     Status status = call.arena.Reserve(report.booking.bytes);
     if (status.ok()) status = RunPinned(report.booking, call, then);
     stats_.peak_device_bytes = call.arena.peak();
@@ -328,7 +328,8 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
 Status Context::RunPinned(const Booking& booking, const Call& call, Stream then) {
   const Pinned& which = booking.candidate.pinned;
   const auto run = [&](const HostTensors& tensors) {
-    return room_->loop.Run(booking, tensors, call.arena, *slabs_, call.progress, &stats_.run, then);
+    return thread_state_->loop.Run(booking, tensors, call.arena, *slabs_, call.progress,
+                                   &stats_.run, then);
   };
   if (which == Pinned{} || !pins_) return run(call.tensors);
   const auto begin = std::chrono::steady_clock::now();
@@ -362,11 +363,11 @@ CallStats Context::stats() {
 
 Status Context::Release() {
   OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_release"));
-  OOC_TRY(room_->loop.Settle());
+  OOC_TRY(thread_state_->loop.Settle());
   arena_->Release();
   arena_->ForgetPeak();
   slabs_->Release();
-  shelves_->Release(slabs_.get());
+  buffers_->Release(slabs_.get());
   return {};
 }
 

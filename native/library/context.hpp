@@ -18,7 +18,7 @@
 #include "calibrate/calibrate.hpp"
 #include "exec/tile_loop.hpp"
 #include "geom/placement.hpp"
-#include "library/shelves.hpp"
+#include "library/section_buffers.hpp"
 #include "memory/host_memory.hpp"
 #include "model/search/micro_batch.hpp"
 #include "planner/chain_planner.hpp"
@@ -148,7 +148,7 @@ class Context {
   [[nodiscard]] const ContextOptions& options() const { return options_; }
 
  private:
-  struct Room;  // what a forked child must build anew
+  struct ThreadState;  // threads and what depends on them: a forked child builds it anew
   // One call at a time. `function` is the name that a refusal gives.
   using Turn = std::unique_lock<ProcessLock>;
   Result<Turn> TakeTurn(const char* function);
@@ -234,7 +234,7 @@ class Context {
                                                      const std::vector<Terms>& terms) const;
   Result<ChainPointer> LookupChain(const Chain& chain, const std::vector<HostTensors>& tensors,
                                    int64_t budget, int64_t workspace);
-  // Puts what sections leave for each other on the shelves.
+  // Assigns buffers to the results that sections pass to each other.
   Status Join(const std::vector<ChainSection>& sections, const Chain& chain,
               std::vector<HostTensors>* tensors);
   // By section; a single link is planned for that.
@@ -268,7 +268,7 @@ class Context {
   int64_t budget_ = 0;
   bool auto_budget_ = false;
   ProcessLock turn_;
-  std::unique_ptr<Room> room_;
+  std::unique_ptr<ThreadState> thread_state_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Slabs> slabs_;
   std::unique_ptr<MachineProfile> profile_;
@@ -284,7 +284,7 @@ class Context {
   static constexpr size_t kChainsKept = 8;
   Recent<std::string, ChainPointer> chains_{kChainsKept};
   Recent<std::string, GradientPointer> gradients_{kChainsKept};
-  std::unique_ptr<Shelves> shelves_;
+  std::unique_ptr<SectionBuffers> buffers_;
   int64_t prepared_ = 0;
   bool pins_ = true;  // nothing that was to be pinned for a call was refused
   CallStats stats_;

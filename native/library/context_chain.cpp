@@ -46,10 +46,10 @@ size_t SectionLeaving(const Chain& chain, const std::vector<ChainSection>& secti
   return sections.size();
 }
 
-// By section, on which shelf it leaves its result: the lowest that nobody reads any more. The last
+// For each section, the buffer of its result: the lowest that nobody reads any more. The last
 // one has none.
-std::vector<size_t> ShelfOf(const Chain& chain, const std::vector<ChainSection>& sections) {
-  std::vector<size_t> last(sections.size()), shelf(sections.size());  // by section
+std::vector<size_t> BufferOf(const Chain& chain, const std::vector<ChainSection>& sections) {
+  std::vector<size_t> last(sections.size()), buffer(sections.size());  // by section
   for (size_t s = 0; s < sections.size(); ++s) {
     last[s] = s + 1;
     for (size_t i = sections[s].begin; i < sections[s].end; ++i) {
@@ -60,13 +60,13 @@ std::vector<size_t> ShelfOf(const Chain& chain, const std::vector<ChainSection>&
   for (size_t s = 0; s + 1 < sections.size(); ++s) {
     const auto taken = [&](size_t number) {
       for (size_t before = 0; before < s; ++before) {
-        if (shelf[before] == number && last[before] >= s) return true;
+        if (buffer[before] == number && last[before] >= s) return true;
       }
       return false;
     };
-    while (taken(shelf[s])) ++shelf[s];
+    while (taken(buffer[s])) ++buffer[s];
   }
-  return shelf;
+  return buffer;
 }
 
 // Memory of nobody's, on the device: what is inner is neither looked at nor moved.
@@ -176,20 +176,20 @@ Result<Context::ChainPointer> Context::LookupChain(const Chain& chain,
 // In the strides of either side, as links may group channels otherwise than those before them.
 Status Context::Join(const std::vector<ChainSection>& sections, const Chain& chain,
                      std::vector<HostTensors>* tensors) {
-  const std::vector<size_t> shelf = ShelfOf(chain, sections);
-  Shelves::Bytes bytes;
+  const std::vector<size_t> buffer = BufferOf(chain, sections);
+  SectionBuffers::Bytes bytes;
   for (size_t s = 0; s + 1 < sections.size(); ++s) {
     const Problem& writes = chain[sections[s].end - 1];
-    bytes.resize(std::max(bytes.size(), shelf[s] + 1));
-    bytes[shelf[s]] = std::max(bytes[shelf[s]], writes.BytesOf(writes.output()));
+    bytes.resize(std::max(bytes.size(), buffer[s] + 1));
+    bytes[buffer[s]] = std::max(bytes[buffer[s]], writes.BytesOf(writes.output()));
   }
-  if (!shelves_->Have(bytes)) {
+  if (!buffers_->Have(bytes)) {
     OOC_TRY(Settle());
-    OOC_TRY(shelves_->Reserve(bytes, slabs_.get()));
+    OOC_TRY(buffers_->Reserve(bytes, slabs_.get()));
   }
   const auto lay = [&](size_t section, size_t link, Operand operand) -> Status {
     const Problem& writes = chain[sections[section].end - 1];
-    void* const data = shelves_->At(shelf[section]);
+    void* const data = buffers_->At(buffer[section]);
     HostTensor& tensor = (*tensors)[link][Index(operand)];
     tensor.view = {data, chain[link].dtype, chain[link].stride[Index(operand)]};
     OOC_ASSIGN(tensor.tier, stack_.device->TierOf(data, writes.BytesOf(writes.output())));

@@ -40,7 +40,7 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
 // What a remembered plan would have been chosen from, for who asks.
 void AddOthers(const Profile& profile, PlanReport* report) {
   Result<PlanSearch> search =
-      Search(WithoutBounce(report->request), report->lessons.AddedTo(profile));
+      Search(WithoutBounce(report->request), report->rate_updates.AddedTo(profile));
   if (!search.ok()) return;
   report->ranked = std::move(search->ranked);
   report->refused = std::move(search->refused);
@@ -268,7 +268,7 @@ Result<PlanReport> Context::BookPlan(const PlanRequest& request, const Candidate
   if (run_seconds > 0) {
     Profile learnt = profile;
     report.cost = Learn(report.request, candidate, run_seconds, &learnt);
-    report.lessons = Lessons(profile, learnt);
+    report.rate_updates = RateUpdates(profile, learnt);
     report.run_seconds = run_seconds;
   } else {
     report.cost = PriceOf(report.request, candidate, profile);

@@ -210,7 +210,7 @@ bool PlanReport::Beats(const PlanReport& other) const {
 
 PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   const RankedCandidate chosen{report.booking.candidate, report.cost};
-  const Profile rates = report.lessons.AddedTo(profile);
+  const Profile rates = report.rate_updates.AddedTo(profile);
   PlanSummary summary = Summarize(report.request, rates, chosen, report.ranked, report.refused);
   summary.engine = report.booking.usual.executable().engine();
   summary.prepared = true;

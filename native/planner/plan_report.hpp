@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exec/booking.hpp"
-#include "model/profile/lessons.hpp"
+#include "model/profile/rate_updates.hpp"
 #include "model/text/summary.hpp"
 
 namespace oocdnn {
@@ -22,7 +22,7 @@ struct PlanReport {
   double search_seconds = 0.0;
   std::vector<RankedCandidate> ranked;
   std::vector<std::string> refused;  // by the search, by an engine, by exact bytes
-  Lessons lessons;                   // of the runs that were timed, if any
+  RateUpdates rate_updates;          // of the runs that were timed, if any
 
   // Whether all of the caller's that has samples is used where it lies.
   [[nodiscard]] bool CopiesNoSamples() const;

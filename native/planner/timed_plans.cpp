@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/search/kinds.hpp"
-#include "model/search/opinion.hpp"
+#include "model/search/axis_choices.hpp"
+#include "model/search/rate_estimate.hpp"
 #include "planner/time_run.hpp"
 #include "planner/trials.hpp"
 
@@ -39,7 +39,7 @@ void Conclude(const PlanRequest& request, const Profile& before, const Profile& 
   for (RankedCandidate& ranked : report->ranked) {
     ranked.cost = PriceOf(request, ranked.candidate, learnt);
   }
-  report->lessons = Lessons(before, learnt);
+  report->rate_updates = RateUpdates(before, learnt);
 }
 
 // Finds the plan of a request among those whose tiles are timed, or were before.
@@ -52,9 +52,9 @@ class TimedSearch {
         profile_(profile),
         timed_(*timed),
         prepared_(*prepared),
-        opinion_(request, profile) {
+        estimate_(request, profile) {
     for (const TimedTile& one : timed_.tiles) {
-      opinion_.Recall(one.candidate, one.run_seconds);
+      estimate_.Recall(one.candidate, one.run_seconds);
       spent_ += one.spent_seconds;
     }
   }
@@ -69,7 +69,7 @@ class TimedSearch {
     if (recalls) TryFresh();
     const bool all = TryKinds();
     if (!MayLook()) TryKnown();
-    Conclude(request_, profile_, opinion_.likely(), &best_);
+    Conclude(request_, profile_, estimate_.likely(), &best_);
     best_.settled = all && MayLook();
     timed_.planning_seconds += Looked();
     return std::move(best_);
@@ -91,15 +91,15 @@ class TimedSearch {
   }
 
   Result<PlanReport> First() {
-    Result<PlanSearch> search = Search(WithoutBounce(request_), opinion_.likely());
-    if (!search.ok()) return PlanAndBook(device_, request_, opinion_.likely(), &prepared_);
+    Result<PlanSearch> search = Search(WithoutBounce(request_), estimate_.likely());
+    if (!search.ok()) return PlanAndBook(device_, request_, estimate_.likely(), &prepared_);
     std::vector<RankedCandidate>& ranked = search->ranked;
     const double promised = ranked.front().cost.seconds;
     if (!MayLook(promised)) {
       const auto known = BestKnown(kFarFaster * promised);
       if (known) ranked.insert(ranked.begin(), *known);
     }
-    return PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &search.value());
+    return PlanAndBook(device_, request_, estimate_.likely(), &prepared_, &search.value());
   }
 
   // Of the tiles that were timed the one of the fastest plan, which takes less than `seconds`.
@@ -108,7 +108,7 @@ class TimedSearch {
     std::optional<RankedCandidate> best;
     for (const TimedTile& one : timed_.tiles) {
       if (EstimateBytes(request, one.candidate) > request.budget) continue;
-      const Cost cost = PriceOf(request, one.candidate, opinion_.likely(), one.run_seconds);
+      const Cost cost = PriceOf(request, one.candidate, estimate_.likely(), one.run_seconds);
       if (cost.seconds >= (best ? best->cost.seconds : seconds)) continue;
       best = {one.candidate, cost};
     }
@@ -117,12 +117,12 @@ class TimedSearch {
 
   // Where the plan has disappointed and nothing else may be looked at.
   void TryKnown() {
-    const auto known = BestKnown(best_.cost.seconds / Opinion::kFaster);
+    const auto known = BestKnown(best_.cost.seconds / RateEstimate::kFaster);
     if (!known) return;
     PlanSearch search;
     search.ranked.push_back(*known);
     Result<PlanReport> other =
-        PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &search);
+        PlanAndBook(device_, request_, estimate_.likely(), &prepared_, &search);
     if (other.ok()) Try(std::move(other).value());
   }
 
@@ -144,15 +144,15 @@ class TimedSearch {
       const double seconds = RunSeconds(next.booking);
       if (seconds == 0.0) return;
       next.run_seconds = seconds;
-      next.cost = opinion_.Learn(next.booking.candidate, seconds);
+      next.cost = estimate_.Learn(next.booking.candidate, seconds);
       const bool first = best_.run_seconds == 0.0;
       if (first || next.cost.seconds < best_.cost.seconds) best_ = std::move(next);
       if (--left_ <= 0 || !MayLook()) return;
-      const auto promise = opinion_.Promising(best_.cost.seconds);
+      const auto promise = estimate_.Promising(best_.cost.seconds);
       if (!promise || !(MayTime() || Knows(promise->search.ranked.front().candidate))) return;
       Result<PlanReport> other =
           PlanAndBook(device_, request_, promise->profile, &prepared_, &promise->search);
-      if (!other.ok() || other->cost.seconds * Opinion::kFaster >= best_.cost.seconds) return;
+      if (!other.ok() || other->cost.seconds * RateEstimate::kFaster >= best_.cost.seconds) return;
       next = std::move(other).value();
     }
   }
@@ -172,12 +172,12 @@ class TimedSearch {
     if (!request_.gradual || best_.run_seconds == 0.0 || !ArithmeticBounds(best_.cost)) return true;
     const RankedCandidate chosen{best_.booking.candidate, best_.cost};
     for (const PlanSearch& kind :
-         OtherKinds(WithoutBounce(request_), opinion_.likely(), chosen, kKindFaster)) {
+         OtherAxisChoices(WithoutBounce(request_), estimate_.likely(), chosen, kKindFaster)) {
       if (Knows(kind.ranked.front().candidate)) continue;
       const double runs = Looked() + kRunsOfOne * best_.run_seconds;
       if (!oocdnn::MayLook(timed_, runs, best_.cost.seconds)) return false;
       Result<PlanReport> other =
-          PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &kind);
+          PlanAndBook(device_, request_, estimate_.likely(), &prepared_, &kind);
       left_ = std::max(left_, 1);
       if (other.ok()) Try(std::move(other).value());
     }
@@ -189,7 +189,7 @@ class TimedSearch {
   const Profile& profile_;
   TimedTiles& timed_;
   int64_t& prepared_;
-  Opinion opinion_;
+  RateEstimate estimate_;
   PlanReport best_;
   double spent_ = 0.0;  // on the device, for this problem
   int left_ = 0;        // plans that may still be tried

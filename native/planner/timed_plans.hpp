@@ -18,7 +18,8 @@ namespace oocdnn {
 // A request that is planned gradually gets less of that while its calls have taken little time
 // (MayLook): the first plan, or one of a tile that was timed before unless others promise to be far
 // faster. Such a plan is not settled. Once calls have taken long enough, and where arithmetic is
-// what takes longest, the best of each other kind of tile is timed too (model/search/kinds.hpp).
+// what takes longest, the best of each other kind of tile is timed too
+// (model/search/axis_choices.hpp).
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
                                TimedTiles* timed, int64_t* prepared);
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "model/search/kinds.hpp"
+#include "model/search/axis_choices.hpp"
 #include "model/search/refine.hpp"
 #include "planner/time_run.hpp"
 
@@ -47,8 +47,9 @@ class Trials {
   [[nodiscard]] std::vector<RankedCandidate> Kinds() const {
     std::vector<RankedCandidate> kinds;
     if (!ArithmeticBounds(best_.cost) || Late()) return kinds;
-    for (const PlanSearch& kind : OtherKinds(WithoutBounce(request_), refined_,
-                                             {best_.booking.candidate, best_.cost}, kFarSlower)) {
+    for (const PlanSearch& kind :
+         OtherAxisChoices(WithoutBounce(request_), refined_, {best_.booking.candidate, best_.cost},
+                          kFarSlower)) {
       kinds.push_back(kind.ranked.front());
     }
     return kinds;

@@ -6,7 +6,7 @@
 namespace oocdnn::shim {
 namespace {
 
-Served OwnFunctions() {
+Served EmulatedFunctions() {
   Served served;
   ServeHandles(&served);
   ServeTensors(&served);
@@ -23,7 +23,7 @@ Served OwnFunctions() {
 }
 
 // Before functions that the real library has; what it lacks, clients must not find in us.
-Served TakenFunctions(OocFunction (*real)(const char* name)) {
+Served InterceptedFunctions(OocFunction (*real)(const char* name)) {
   FillReal(real);
   Served served;
   ServeTakenGraphs(&served);
@@ -37,7 +37,7 @@ Served TakenFunctions(OocFunction (*real)(const char* name)) {
 }
 
 Served AllFunctions(OocFunction (*real)(const char* name)) {
-  Served served = real != nullptr ? TakenFunctions(real) : OwnFunctions();
+  Served served = real != nullptr ? InterceptedFunctions(real) : EmulatedFunctions();
   served.push_back({nullptr, nullptr});
   return served;
 }

@@ -5,8 +5,8 @@
 
 #include "base/log.hpp"
 #include "shim/gpu_facts.hpp"
+#include "shim/interception.hpp"
 #include "shim/real.hpp"
-#include "shim/taking.hpp"
 
 namespace oocdnn::shim {
 namespace {

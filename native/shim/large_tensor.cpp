@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "base/process_lock.hpp"
+#include "shim/emulated_tensor.hpp"
 #include "shim/legacy_read.hpp"
-#include "shim/own_tensor.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
 

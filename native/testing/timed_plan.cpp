@@ -42,7 +42,7 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
       PlanAndTime(device, request, profile.value(), &timed, &counts[0]);
   if (!report.ok()) return Answer(report.status(), text, capacity);
   *seconds = report.value().cost.seconds;
-  counts[1] = report.value().lessons.count();
+  counts[1] = report.value().rate_updates.count();
   CopyText(ToText(SummaryOf(report.value(), profile.value())), text, capacity);
   return 0;
 }

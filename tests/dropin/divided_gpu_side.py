@@ -1,5 +1,5 @@
 """Limits of workspace, before a GPU and a cuDNN, here the fake ones, whose best engine wants
-workspace for every sample; set up by test_taken.py with a limit for each layer or a total."""
+workspace for every sample; set up by test_intercepted.py with a limit for each layer or a total."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph API before a GPU and a cuDNN, here the fake ones, set up by test_taken.py; the log is
+"""The graph API before a GPU and a cuDNN, here the fake ones, set up by test_intercepted.py; the log is
 in OOCDNN_LOG_FILE."""
 
 from __future__ import annotations

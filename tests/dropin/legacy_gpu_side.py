@@ -1,5 +1,5 @@
 """The legacy interface before a GPU and a cuDNN that marks what it is asked to compute; set up by
-test_taken.py."""
+test_intercepted.py."""
 
 from __future__ import annotations
 

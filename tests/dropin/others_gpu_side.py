@@ -1,5 +1,5 @@
 """Tensors of 2^31 elements and the functions that are not ours, before a GPU and a cuDNN that marks
-what it is asked to compute; set up by test_taken.py."""
+what it is asked to compute; set up by test_intercepted.py."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_a_failed_link_leaves_the_folder_as_it_was(installation, monkeypatch, st
 def test_every_message_of_the_reference_is_one_of_ours():
     page = (ROOT / "docs" / "reference" / "dropin.md").read_text(encoding="utf-8")
     messages = re.findall(r"^\| `([^`]+)` \|", page.split("## Messages")[1], re.MULTILINE)
-    folders = ("native/dropin/*.c", "native/shim/taken_others.cpp", "oocdnn/cli/*.py")
+    folders = ("native/dropin/*.c", "native/shim/intercepted_others.cpp", "oocdnn/cli/*.py")
     sources = [path for folder in folders for path in ROOT.glob(folder)]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     assert len(messages) >= 4

@@ -5,7 +5,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
-#include "geom/chain_lives.hpp"
+#include "geom/chain_lifetimes.hpp"
 #include "model/price/describe.hpp"
 #include "model/price/footprint.hpp"
 
@@ -149,7 +149,7 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
 int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate,
                       const ChainTiles& tiles) {
   int64_t own = 0, sums = 0, residuals = 0;
-  std::vector<HandedOn> handed(request.chain.size());
+  std::vector<ForwardedTile> handed(request.chain.size());
   std::vector<bool> shares(request.chain.size());
   for (size_t i = 0; i < request.chain.size(); ++i) {
     const LinkBytes bytes(request, candidate, tiles, i);
@@ -169,7 +169,7 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
     if (!Relays(request.links[i], candidate.engine[i])) continue;
     handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
   }
-  const HandedRegions between = PackHanded(request.chain, handed, shares, 1);
+  const ForwardedRegions between = PackForwarded(request.chain, handed, shares, 1);
   return Add(Add(Add(own, sums), residuals), Add(between.x_bytes, between.z_bytes));
 }
 

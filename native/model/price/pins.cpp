@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "model/price/cost.hpp"
-#include "model/price/once.hpp"
 #include "model/price/rank.hpp"
+#include "model/price/setup_cost.hpp"
 
 namespace oocdnn {
 namespace {

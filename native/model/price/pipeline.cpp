@@ -21,8 +21,8 @@
 #include "model/price/cost.hpp"
 #include "model/price/engines.hpp"
 #include "model/price/footprint.hpp"
-#include "model/price/once.hpp"
 #include "model/price/pins.hpp"
+#include "model/price/setup_cost.hpp"
 #include "model/price/tapered.hpp"
 #include "model/price/timeline.hpp"
 

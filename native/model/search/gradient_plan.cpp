@@ -8,7 +8,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
-#include "geom/lives.hpp"
+#include "geom/lifetimes.hpp"
 #include "model/price/cost.hpp"
 #include "model/price/cuts.hpp"
 #include "model/price/describe.hpp"
@@ -178,7 +178,7 @@ Candidate CandidateOf(const GradientRequest& request, const GradientCandidate& c
 int64_t EstimateBytes(const GradientRequest& request, const GradientCandidate& candidate) {
   const GradientChain& chain = request.chain;
   int64_t own = 0;
-  std::vector<Life> lives;
+  std::vector<Lifetime> lifetimes;
   std::vector<ProblemBytes> bytes;
   for (size_t i = 0; i < chain.size(); ++i) {
     bytes.emplace_back(request, candidate, i);
@@ -186,16 +186,17 @@ int64_t EstimateBytes(const GradientRequest& request, const GradientCandidate& c
     own = Add(own, bytes.back().Own(chain.inner[i]));
     const auto now = static_cast<int64_t>(i);
     if (chain.problems[i].Stays(Operand::kY)) {
-      lives.push_back({bytes.back().Of(Operand::kY), now, now, 0});
+      lifetimes.push_back({bytes.back().Of(Operand::kY), now, now, 0});
     }
   }
   for (const std::vector<TensorUse>& uses : chain.shared) {
     if (chain.IsOuter(uses)) continue;
     const TensorUse& first = uses.front();
-    lives.push_back({bytes[first.problem].Of(first.operand), static_cast<int64_t>(first.problem),
-                     static_cast<int64_t>(uses.back().problem), 0});
+    lifetimes.push_back({bytes[first.problem].Of(first.operand),
+                         static_cast<int64_t>(first.problem),
+                         static_cast<int64_t>(uses.back().problem), 0});
   }
-  return Add(own, Pack(&lives, 1));
+  return Add(own, Pack(&lifetimes, 1));
 }
 
 Cost PriceOf(const GradientRequest& request, const GradientCandidate& candidate,

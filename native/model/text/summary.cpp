@@ -1,7 +1,7 @@
 #include "model/text/summary.hpp"
 
 #include "model/price/cost.hpp"
-#include "model/price/once.hpp"
+#include "model/price/setup_cost.hpp"
 #include "model/text/assumptions.hpp"
 #include "model/text/plan_text.hpp"
 

@@ -32,7 +32,7 @@ struct PlanSummary {
   int64_t budget_bytes = 0, estimated_bytes = 0, booked_bytes = 0;
   int64_t host_bytes = 0;           // for staging, where all operands are in pageable memory
   std::vector<std::string> pinned;  // for the call, see Candidate
-  std::optional<double> prepare_seconds, pin_seconds;  // see model/price/once.hpp
+  std::optional<double> prepare_seconds, pin_seconds;  // see model/price/setup_cost.hpp
   std::vector<RunnerUp> runners_up;
   std::vector<std::string> refused;     // a sentence each, with the reason
   std::vector<std::string> unmeasured;  // see Assumptions

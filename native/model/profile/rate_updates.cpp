@@ -1,4 +1,4 @@
-#include "model/profile/lessons.hpp"
+#include "model/profile/rate_updates.hpp"
 
 namespace oocdnn {
 namespace {
@@ -16,17 +16,17 @@ std::map<std::string, Value> Changed(const std::map<std::string, Value>& before,
 
 }  // namespace
 
-Lessons::Lessons(const Profile& before, const Profile& after)
+RateUpdates::RateUpdates(const Profile& before, const Profile& after)
     : tiles_(Changed(before.tiles, after.tiles)),
       evidence_(Changed(before.evidence, after.evidence)) {}
 
-Profile Lessons::AddedTo(Profile profile) const {
+Profile RateUpdates::AddedTo(Profile profile) const {
   for (const auto& [key, rates] : tiles_) profile.tiles[key] = rates;
   for (const auto& [name, known] : evidence_) profile.evidence[name] = known;
   return profile;
 }
 
-int64_t Lessons::count() const {
+int64_t RateUpdates::count() const {
   int64_t rates = 0;
   for (const auto& [_, tiles] : tiles_) rates += static_cast<int64_t>(tiles.size());
   return rates;

@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "shim/gpu_facts.hpp"
+#include "shim/interception.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
 #include "shim/shadow.hpp"
-#include "shim/taking.hpp"
 
 namespace oocdnn::shim {
 namespace {

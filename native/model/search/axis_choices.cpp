@@ -1,4 +1,4 @@
-#include "model/search/kinds.hpp"
+#include "model/search/axis_choices.hpp"
 
 #include <utility>
 
@@ -12,8 +12,8 @@ bool ArithmeticBounds(const Cost& cost) {
   return cost.compute_seconds >= kNearlyAll * cost.seconds;
 }
 
-std::vector<PlanSearch> OtherKinds(const PlanRequest& request, const Profile& profile,
-                                   const RankedCandidate& chosen, double slower) {
+std::vector<PlanSearch> OtherAxisChoices(const PlanRequest& request, const Profile& profile,
+                                         const RankedCandidate& chosen, double slower) {
   std::vector<PlanSearch> kinds;
   const Axis summed = SummedChannels(request.problem);
   for (const Axis axis : {Axis::kK, Axis::kC, Axis::kN, Axis::kH}) {

@@ -20,7 +20,7 @@ LIVES = st.lists(
 def pack(lives, alignment: int) -> tuple[int, list[int]]:
     numbers = [number for life in lives for number in life]
     offsets = (ctypes.c_int64 * len(lives))()
-    door = library().oocdnn_testing_pack_lives
+    door = library().oocdnn_testing_pack_lifetimes
     door.restype = ctypes.c_int64
     given_lives = (ctypes.c_int64 * len(numbers))(*numbers)
     total = door(given_lives, ctypes.c_int64(len(lives)), ctypes.c_int64(alignment), offsets)

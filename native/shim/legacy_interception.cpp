@@ -1,4 +1,4 @@
-#include "shim/legacy_taken.hpp"
+#include "shim/legacy_interception.hpp"
 
 #include <atomic>
 #include <mutex>
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/process_lock.hpp"
+#include "shim/interception.hpp"
 #include "shim/layers.hpp"
-#include "shim/taking.hpp"
 
 namespace oocdnn::shim {
 namespace {

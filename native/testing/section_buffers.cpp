@@ -1,5 +1,5 @@
 // A C door to the host memory between sections of a chain: how much of it is pinned.
-#include "library/shelves.hpp"
+#include "library/section_buffers.hpp"
 #include "device/wrap/forwarding.hpp"
 #include "testing/door.hpp"
 #include "testing/null_device.hpp"
@@ -28,15 +28,15 @@ class CountingDevice final : public ForwardingDevice {
 
 }  // namespace
 
-// Reserves `count` shelves of so many bytes, `rounds` times. After each: the bytes that are pinned,
+// Reserves `count` buffers of so many bytes, `rounds` times. After each: the bytes that are pinned,
 // and those that slabs may pin.
 OOC_DOOR int oocdnn_testing_shelves(int64_t cap, const int64_t* bytes, int64_t count,
                                     int64_t rounds, int64_t* pinned, int64_t* left) {
   const auto device = std::make_shared<CountingDevice>();
   Slabs slabs(*device, cap);
-  Shelves shelves(device, cap);
+  SectionBuffers buffers(device, cap);
   for (int64_t i = 0; i < rounds; ++i, bytes += count) {
-    const Status status = shelves.Reserve(Shelves::Bytes(bytes, bytes + count), &slabs);
+    const Status status = buffers.Reserve(SectionBuffers::Bytes(bytes, bytes + count), &slabs);
     if (!status.ok()) return static_cast<int>(status.code());
     pinned[i] = device->held();
     left[i] = slabs.cap();

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "shim/graph_judge.hpp"
+#include "shim/intercepted_heuristics.hpp"
+#include "shim/interception.hpp"
 #include "shim/plan_text.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
-#include "shim/taken_heuristics.hpp"
-#include "shim/taking.hpp"
 #include "shim/tile_graph.hpp"
 
 namespace oocdnn::shim {
@@ -232,9 +232,9 @@ std::optional<int64_t> ConfigurationScratch(Descriptor config) {
 }
 
 // The answer where it is ours: the workspace of what is taken, and the configurations offered.
-std::optional<cudnnStatus_t> OwnAnswer(Descriptor descriptor, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t requested,
-                                       int64_t* count, void* elements) {
+std::optional<cudnnStatus_t> EmulatedAnswer(Descriptor descriptor, cudnnBackendAttributeName_t name,
+                                            cudnnBackendAttributeType_t type, int64_t requested,
+                                            int64_t* count, void* elements) {
   const PlanPointer plan = Look(descriptor).plan;
   if (plan != nullptr && plan->taken) {
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
@@ -262,7 +262,7 @@ std::optional<cudnnStatus_t> OwnAnswer(Descriptor descriptor, cudnnBackendAttrib
 cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t name,
                            cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
                            void* elements) {
-  if (const auto answer = OwnAnswer(descriptor, name, type, requested, count, elements)) {
+  if (const auto answer = EmulatedAnswer(descriptor, name, type, requested, count, elements)) {
     return *answer;
   }
   int64_t given = 0;

@@ -42,9 +42,9 @@ class Arguments {
 };
 
 template <auto kReal, class Function>
-struct HandedOn;
+struct ForwardedTile;
 template <auto kReal, class... Types>
-struct HandedOn<kReal, cudnnStatus_t (*)(Types...)> {
+struct ForwardedTile<kReal, cudnnStatus_t (*)(Types...)> {
   static cudnnStatus_t Call(Types... values) {
     Arguments arguments;
     (arguments.See(values), ...);
@@ -59,7 +59,8 @@ struct HandedOn<kReal, cudnnStatus_t (*)(Types...)> {
 }  // namespace
 
 void ServeOthers(Served* served) {
-#define OOC_HAND_ON(name) OOC_SERVE(served, name, (HandedOn<&Real::name, decltype(&::name)>::Call));
+#define OOC_HAND_ON(name) \
+  OOC_SERVE(served, name, (ForwardedTile<&Real::name, decltype(&::name)>::Call));
   OOC_OTHER_FUNCTIONS(OOC_HAND_ON)
 #undef OOC_HAND_ON
 }

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "shim/gpu_facts.hpp"
+#include "shim/interception.hpp"
 #include "shim/large_tensor.hpp"
-#include "shim/legacy_taken.hpp"
+#include "shim/legacy_interception.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
-#include "shim/taking.hpp"
 
 namespace oocdnn::shim {
 namespace {

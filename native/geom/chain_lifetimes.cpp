@@ -1,5 +1,5 @@
 // Moments: each link takes the residual and convolves in one, finishes and hands on in the next.
-#include "geom/chain_lives.hpp"
+#include "geom/chain_lifetimes.hpp"
 
 #include <algorithm>
 
@@ -21,20 +21,20 @@ int64_t AddedAt(const Chain& chain, int64_t source, const std::vector<bool>& sha
 
 }  // namespace
 
-HandedRegions PackHanded(const Chain& chain, const std::vector<HandedOn>& handed,
-                         const std::vector<bool>& shares, int64_t alignment) {
-  HandedRegions regions;
-  regions.x.resize(handed.size());
-  regions.z.resize(handed.size());
-  for (size_t i = 1; i < handed.size(); ++i) {
+ForwardedRegions PackForwarded(const Chain& chain, const std::vector<ForwardedTile>& forwarded,
+                               const std::vector<bool>& shares, int64_t alignment) {
+  ForwardedRegions regions;
+  regions.x.resize(forwarded.size());
+  regions.z.resize(forwarded.size());
+  for (size_t i = 1; i < forwarded.size(); ++i) {
     const auto link = static_cast<int64_t>(i);
     const int64_t handed_on = FinishedAt(link - 1), added = AddedAt(chain, link - 1, shares);
-    const int64_t made = handed[i].convolved ? ConvolvedAt(link - 1) : handed_on;
-    const bool copied = handed[i].z > 0;
+    const int64_t made = forwarded[i].convolved ? ConvolvedAt(link - 1) : handed_on;
+    const bool copied = forwarded[i].z > 0;
     const int64_t read = ConvolvedAt(link);
-    regions.x[i] = {handed[i].x, copied ? handed_on : made, copied ? read : std::max(read, added),
-                    0};
-    if (copied) regions.z[i] = {handed[i].z, made, std::max(handed_on, added), 0};
+    regions.x[i] = {forwarded[i].x, copied ? handed_on : made,
+                    copied ? read : std::max(read, added), 0};
+    if (copied) regions.z[i] = {forwarded[i].z, made, std::max(handed_on, added), 0};
   }
   regions.x_bytes = Pack(&regions.x, alignment);
   regions.z_bytes = Pack(&regions.z, alignment);

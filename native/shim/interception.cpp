@@ -1,4 +1,4 @@
-#include "shim/taking.hpp"
+#include "shim/interception.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,5 @@
 // Tensor descriptors of our own. Unlike cuDNN's they take tensors of 2^31 elements and more.
-#include "shim/own_tensor.hpp"
+#include "shim/emulated_tensor.hpp"
 
 #include "shim/served.hpp"
 

@@ -1,10 +1,10 @@
-#include "shim/taken_heuristics.hpp"
+#include "shim/intercepted_heuristics.hpp"
 
 #include <algorithm>
 #include <vector>
 
+#include "shim/interception.hpp"
 #include "shim/real.hpp"
-#include "shim/taking.hpp"
 #include "shim/tile_graph.hpp"
 
 namespace oocdnn::shim {

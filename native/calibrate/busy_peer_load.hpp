@@ -1,4 +1,4 @@
-// Neighbour: another device of the host that copies all the time, for what is measured beside it.
+// BusyPeerLoad: continuous copies on another device of the host, while something is measured.
 #pragma once
 
 #include <array>
@@ -11,16 +11,16 @@
 
 namespace oocdnn {
 
-class Neighbour {
+class BusyPeerLoad {
  public:
-  // Copies in both directions from before this returns until the object ends, by a thread of its
-  // own. Fails as the device does.
-  static Result<std::unique_ptr<Neighbour>> Start(std::unique_ptr<Device> device);
-  ~Neighbour();
-  Neighbour(const Neighbour&) = delete;
-  Neighbour& operator=(const Neighbour&) = delete;
+  // Copies in both directions on a thread of its own, from before this returns until the
+  // destructor. Fails as the device does.
+  static Result<std::unique_ptr<BusyPeerLoad>> Start(std::unique_ptr<Device> device);
+  ~BusyPeerLoad();
+  BusyPeerLoad(const BusyPeerLoad&) = delete;
+  BusyPeerLoad& operator=(const BusyPeerLoad&) = delete;
 
-  // Whether every copy so far could be enqueued.
+  // Returns true if every copy so far was enqueued.
   [[nodiscard]] bool copies() const { return copies_; }
 
  private:
@@ -33,9 +33,10 @@ class Neighbour {
     std::array<OwnedEvent, 2> ended;
   };
 
-  explicit Neighbour(std::unique_ptr<Device> device);
+  explicit BusyPeerLoad(std::unique_ptr<Device> device);
   Status Make();
-  // A copy in each direction, behind those of the turn before; waits for those of two turns before.
+  // Enqueues a copy in each direction after those of the previous turn; waits for those before
+  // them.
   Status Turn();
 
   const std::unique_ptr<Device> device_;

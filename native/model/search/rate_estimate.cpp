@@ -1,4 +1,4 @@
-#include "model/search/opinion.hpp"
+#include "model/search/rate_estimate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ constexpr double kNear = 0.03;  // sizes that differ by less, as a share, are al
 
 }  // namespace
 
-Opinion::Opinion(const PlanRequest& request, const Profile& profile)
+RateEstimate::RateEstimate(const PlanRequest& request, const Profile& profile)
     : request_(request), profile_(profile), likely_(profile), hoped_(profile) {
   for (auto& [_, rates] : hoped_.tiles) {
     rates = AllAsFast(rates);
@@ -22,13 +22,13 @@ Opinion::Opinion(const PlanRequest& request, const Profile& profile)
 }
 
 // Priced first: short tiles are to the usual ones as the profile had it.
-Cost Opinion::Learn(const Candidate& candidate, double run_seconds) {
+Cost RateEstimate::Learn(const Candidate& candidate, double run_seconds) {
   const Cost cost = PriceOf(request_, candidate, likely_, run_seconds);
   Recall(candidate, run_seconds);
   return cost;
 }
 
-void Opinion::Recall(const Candidate& candidate, double run_seconds) {
+void RateEstimate::Recall(const Candidate& candidate, double run_seconds) {
   const TileRate before = RateOfTile(request_, candidate, likely_);
   Disappoint(candidate, run_seconds);
   Refine(request_, candidate, run_seconds, {}, &likely_);
@@ -42,12 +42,12 @@ void Opinion::Recall(const Candidate& candidate, double run_seconds) {
   ScaleOthers(after, best->second / known, &hoped_);
 }
 
-std::optional<Opinion::Promise> Opinion::Promising(double seconds) const {
+std::optional<RateEstimate::Promise> RateEstimate::Promising(double seconds) const {
   std::optional<Promise> promise = Promised(likely_, seconds / kFaster);
   return promise ? std::move(promise) : Promised(hoped_, seconds / kHopedFaster);
 }
 
-void Opinion::Disappoint(const Candidate& candidate, double run_seconds) {
+void RateEstimate::Disappoint(const Candidate& candidate, double run_seconds) {
   const TileRate hope = RateOfTile(request_, candidate, hoped_);
   for (const double near : {1 - kNear, 1 + kNear}) {
     const auto outputs = static_cast<double>(hope.size.outputs);
@@ -58,14 +58,15 @@ void Opinion::Disappoint(const Candidate& candidate, double run_seconds) {
   Refine(request_, candidate, run_seconds, {}, &hoped_);
 }
 
-void Opinion::ScaleOthers(const TileRate& timed, double factor, Profile* profile) const {
+void RateEstimate::ScaleOthers(const TileRate& timed, double factor, Profile* profile) const {
   for (auto& [size, rate] : profile->tiles[timed.key]) {
     const bool alike = size.channels == timed.size.channels;
     if (alike && !timed_.contains({timed.key, size})) rate *= factor;
   }
 }
 
-std::optional<Opinion::Promise> Opinion::Promised(const Profile& profile, double seconds) const {
+std::optional<RateEstimate::Promise> RateEstimate::Promised(const Profile& profile,
+                                                            double seconds) const {
   Result<PlanSearch> search = Search(WithoutBounce(request_), profile);
   if (!search.ok() || search->ranked.front().cost.seconds >= seconds) return std::nullopt;
   return Promise{profile, std::move(search).value()};

@@ -1,4 +1,4 @@
-#include "library/what_if.hpp"
+#include "library/plan_for_profile.hpp"
 
 #include <algorithm>
 

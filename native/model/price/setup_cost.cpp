@@ -1,4 +1,4 @@
-#include "model/price/once.hpp"
+#include "model/price/setup_cost.hpp"
 
 #include "base/checked.hpp"
 #include "geom/parts.hpp"

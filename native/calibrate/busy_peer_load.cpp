@@ -1,6 +1,6 @@
 // Copies are contiguous and as large as those that are measured, so that the wire is all that they
 // wait for. Two in each direction are under way, so that it is never idle.
-#include "calibrate/neighbour.hpp"
+#include "calibrate/busy_peer_load.hpp"
 
 #include <cstring>
 #include <utility>
@@ -35,10 +35,10 @@ Transfer TransferOf(Operand operand, void* host, void* tile, const TileLayout& l
 
 }  // namespace
 
-Neighbour::Way::Way(Device& device)
+BusyPeerLoad::Way::Way(Device& device)
     : host(HostBlock(device, kBytes)), tile(DeviceBlock(device, kBytes)) {}
 
-Status Neighbour::Way::Make(Device& device, const char* name) {
+Status BusyPeerLoad::Way::Make(Device& device, const char* name) {
   if (host.get() == nullptr || tile.get() == nullptr) {
     return Error(Code::kOutOfMemory,
                  "there is no memory for copies beside those that are measured");
@@ -51,16 +51,16 @@ Status Neighbour::Way::Make(Device& device, const char* name) {
   return {};
 }
 
-Neighbour::Neighbour(std::unique_ptr<Device> device)
+BusyPeerLoad::BusyPeerLoad(std::unique_ptr<Device> device)
     : device_(std::move(device)), layout_(RowLayout()), fetch_(*device_), drain_(*device_) {}
 
-Result<std::unique_ptr<Neighbour>> Neighbour::Start(std::unique_ptr<Device> device) {
-  std::unique_ptr<Neighbour> made(new Neighbour(std::move(device)));
+Result<std::unique_ptr<BusyPeerLoad>> BusyPeerLoad::Start(std::unique_ptr<Device> device) {
+  std::unique_ptr<BusyPeerLoad> made(new BusyPeerLoad(std::move(device)));
   OOC_TRY(made->Make());
   return made;
 }
 
-Status Neighbour::Make() {
+Status BusyPeerLoad::Make() {
   OOC_TRY(fetch_.Make(*device_, "beside fetch"));
   OOC_TRY(drain_.Make(*device_, "beside drain"));
   for (int turn = 0; turn < 3; ++turn) OOC_TRY(Turn());  // the first has ended then
@@ -70,7 +70,7 @@ Status Neighbour::Make() {
   return {};
 }
 
-Status Neighbour::Turn() {
+Status BusyPeerLoad::Turn() {
   for (Way* way : {&fetch_, &drain_}) OOC_TRY(device_->Synchronize(way->ended[turn_].get()));
   OOC_TRY(device_->Fetch(fetch_.stream.get(),
                          TransferOf(Operand::kX, fetch_.host.get(), fetch_.tile.get(), layout_)));
@@ -84,7 +84,7 @@ Status Neighbour::Turn() {
 }
 
 // Whatever failed, what is under way uses memory that then goes.
-Neighbour::~Neighbour() {
+BusyPeerLoad::~BusyPeerLoad() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
   for (const Way* way : {&fetch_, &drain_}) {

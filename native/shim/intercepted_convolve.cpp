@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "shim/gpu_facts.hpp"
+#include "shim/interception.hpp"
 #include "shim/large_tensor.hpp"
+#include "shim/legacy_interception.hpp"
 #include "shim/legacy_read.hpp"
-#include "shim/legacy_taken.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
-#include "shim/taking.hpp"
 
 namespace oocdnn::shim {
 namespace {
