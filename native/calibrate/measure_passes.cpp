@@ -56,11 +56,11 @@ class PassesTimed {
          }));
     note("pool", y + made, Best([&](Stream stream, Span* span) {
            FinishArgs args = FinishOf(span);
-           args.made = {Z(), Winners(), pool_, saving_, Extent(), {}, {}};
+           args.pooled = {Z(), Winners(), pool_, saving_, Extent(), {}, {}};
            return bench_.device().Finish(stream, args);
          }));
     note("restore", y + made, Best([&](Stream stream, Span* span) {
-           return bench_.device().Restore(stream, RestoreOf(span));
+           return bench_.device().PoolBackward(stream, RestoreOf(span));
          }));
     note("normalize", 2 * rig_.bytes(Operand::kX), Best([&](Stream stream, Span* span) {
            return bench_.device().Norm(stream, NormOf(span));
@@ -75,8 +75,8 @@ class PassesTimed {
   }
 
   [[nodiscard]] Spatial Extent() const { return {y_.shape[3], y_.shape[4], y_.shape[5]}; }
-  [[nodiscard]] MadeTile Z() const { return {rig_.second_x(), &z_}; }
-  [[nodiscard]] MadeTile Winners() const {
+  [[nodiscard]] PooledTile Z() const { return {rig_.second_x(), &z_}; }
+  [[nodiscard]] PooledTile Winners() const {
     return {static_cast<char*>(rig_.second_x()) + z_.bytes, &saved_};
   }
 
@@ -91,8 +91,8 @@ class PassesTimed {
     return args;
   }
 
-  [[nodiscard]] RestoreArgs RestoreOf(Span* span) const {
-    RestoreArgs args;
+  [[nodiscard]] PoolBackwardArgs RestoreOf(Span* span) const {
+    PoolBackwardArgs args;
     args.dy = rig_.tile(Operand::kY);
     args.layout = &y_;
     args.box = {{}, y_.shape, {}, y_.shape};

@@ -136,18 +136,19 @@ struct RunArgs {
   Tag tag;
 };
 
-// A tile that the finishing pass writes, or that dy is restored from: plain, in the type of the
-// caller's tensor.
-struct MadeTile {
-  void* data = nullptr;  // null: there is none
+// A tile of z or of saved bits, in the type of the caller's tensor. The finishing pass writes it,
+// and PoolBackward reads it.
+struct PooledTile {
+  void* data = nullptr;  // null: no such tile
   const TileLayout* layout = nullptr;
 };
 
-// What the finishing pass makes of finished values of y: z (see Pool), and what backward needs (see
-// Saving), whose tile begins where y's or z's does, with a whole byte. Rows outside of y are in no
-// window. Rows of z's tile behind the tensor's last are 0, and along W so are bits outside of it.
-struct Made {
-  MadeTile z, saved;
+// The outputs that the finishing pass computes from finished values of y: z (see Pool), and the
+// bits for backward (see Saving), whose tile begins at y's or z's first row, at a whole byte. Rows
+// outside of y belong to no window. Rows of z's tile after the tensor's last row are 0, and so are
+// bits outside of the tensor along W.
+struct PoolOutput {
+  PooledTile z, saved;
   Pool pool;
   Saving saving;
   Spatial extent{};                // of the whole y
@@ -156,11 +157,11 @@ struct Made {
   [[nodiscard]] bool any() const { return z.data != nullptr || saved.data != nullptr; }
 };
 
-// The pass over a finished sum, in place on its tile (see Epilogue); where there is a z, that is
-// made and the tile keeps no values. `old` and `residual` are tiles with the sum's own layout;
-// `bias` and `scale` hold one value per merged channel of the tile, dense, in the accumulator's
-// type of the problem. Null where unused. A device may refuse (kUnsupported) to make anything of
-// sums of 16 bits; otherwise these are finished in float, and what is made is rounded once.
+// The pass over a finished sum, in place on its tile (see Epilogue). If there is a z, the pass
+// writes z, and the tile's own values are undefined afterwards. `old` and `residual` are tiles with
+// the sum's own layout; `bias` and `scale` hold one value per merged channel of the tile, dense, in
+// the accumulator's type of the problem. Null where unused. A device may refuse (kUnsupported) to
+// pool 16-bit sums; otherwise it finishes them in float, and rounds the outputs once.
 struct FinishArgs {
   void* out = nullptr;
   Operand operand = Operand::kY;
@@ -168,24 +169,24 @@ struct FinishArgs {
   const void *old = nullptr, *residual = nullptr, *bias = nullptr, *scale = nullptr;
   double alpha = 1.0, beta = 0.0;
   Epilogue epilogue;
-  Made made;
+  PoolOutput pooled;
   Tag tag;
 };
 
-// A tile of dy, made from one of dz and one of what was saved (see Problem::restores). An element
-// is the sum of what comes back from the windows that have it: of a maximum where it is the winner,
-// of an average its share; and nothing where the activation was flat. It is rounded once, to the
-// type of the tile. What is not valid in `box` is zero.
-struct RestoreArgs {
+// The gradient of activation and pool: a tile of dy from a tile of dz and a tile of saved bits (see
+// Problem::restores). An element is the sum over the windows that contain it: dz of a maximum
+// window where it is the winner, its share of an average window, and 0 where the activation is
+// flat. It is rounded once, to the type of the tile. Elements that are not valid in `box` are zero.
+struct PoolBackwardArgs {
   void* dy = nullptr;
   const TileLayout* layout = nullptr;
-  Box box;            // of dy
-  MadeTile z, saved;  // of dz, in which all windows are that reach valid elements; and of its bits
+  Box box;              // of dy
+  PooledTile z, saved;  // dz, with all windows that reach valid elements; and the saved bits
   Pool pool;
   Saving saving;
   Spatial extent{};        // of the whole dy
   Spatial z_origin{};      // the rows at which the tile of dz begins; may be negative
-  Spatial saved_origin{};  // and that of bits, in elements of dz or dy
+  Spatial saved_origin{};  // the same of the bits, in elements of dz or dy
   Tag tag;
 };
 
@@ -306,7 +307,7 @@ class Device {
   virtual Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) = 0;
   virtual Status Run(Stream stream, Executable& executable, const RunArgs& args) = 0;
   virtual Status Finish(Stream stream, const FinishArgs& args) = 0;
-  virtual Status Restore(Stream stream, const RestoreArgs& args) = 0;
+  virtual Status PoolBackward(Stream stream, const PoolBackwardArgs& args) = 0;
   virtual Status Norm(Stream stream, const NormArgs& args) = 0;
 };
 

@@ -4,7 +4,7 @@ namespace oocdnn {
 namespace {
 
 constexpr Role U = Role::kUnused, R = Role::kRead, F = Role::kFinish, S = Role::kSum,
-               M = Role::kMade, O = Role::kSource;
+               M = Role::kPooled, O = Role::kSource;
 
 // Columns: x, w, y, bias, scale, residual, old, z, saved, input, dw, db, prologue, sums.
 constexpr std::array<Operation, kDirections> kTable{{

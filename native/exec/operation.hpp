@@ -13,7 +13,7 @@ enum class Role : int {
   kRead,    // an input of the convolution: needed at every step
   kFinish,  // an input of the finishing pass: needed when the sum's tile is complete
   kSum,     // what the engine computes
-  kMade,    // written by the finishing pass
+  kPooled,  // written by the finishing pass
   kSource,  // what a tile that the engine reads is restored from
 };
 

@@ -350,8 +350,8 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   OOC_TRY(CopyShared(call, step, false));
   const OperandStep& dy = step.operand[Index(Operand::kY)];
   if (dy.enter && problem.restores()) {
-    OOC_TRY(Restore(call, step, TileOf(call, step, Operand::kY), tiles.layout[Index(Operand::kY)],
-                    dy.box));
+    OOC_TRY(PoolBackward(call, step, TileOf(call, step, Operand::kY),
+                         tiles.layout[Index(Operand::kY)], dy.box));
   }
   if (problem.prologue.any() && step.operand[Index(problem.source())].enter) {
     OOC_TRY(Normalize(call, step));
@@ -388,7 +388,7 @@ Status TileLoop::RunPart(const Call& call, const Step& step, const PreparedPart&
     const Box box = counts_once
                         ? OwnRowsOf(call.booking.problem, call.booking.candidate.tiling, step.index)
                         : step.operand[Index(Operand::kY)].box;
-    OOC_TRY(Restore(call, step, dy, prepared.executable->layout(Operand::kY), box));
+    OOC_TRY(PoolBackward(call, step, dy, prepared.executable->layout(Operand::kY), box));
     args.tile[Index(Operand::kY)] = dy;
   }
   if (sum.enter) OOC_TRY(AwaitDrain(call, step, part.sum));

@@ -138,13 +138,13 @@ class TileLoop {
   Status ClearBeyond(const Call& call, const Step& step);
   Status FinishInner(const Call& call, const Step& step, FinishArgs args);
   // Makes the step's tile of dy, or of what is valid of it in `box`.
-  Status Restore(const Call& call, const Step& step, void* dy, const TileLayout& layout,
-                 const Box& box);
+  Status PoolBackward(const Call& call, const Step& step, void* dy, const TileLayout& layout,
+                      const Box& box);
   // Takes what was fetched of the step's tile through the prologue.
   Status Normalize(const Call& call, const Step& step);
   // Adds what a complete tile has to the sums, which begin at 0 with the first step.
   Status SumUp(const Call& call, const Step& step, bool complete);
-  Status PutMade(const Call& call, const Step& step, FinishArgs* args);
+  Status PutPooled(const Call& call, const Step& step, FinishArgs* args);
   Status Drain(const Call& call, const Step& step, Operand operand);
   class Ending;
   Status Quiesce(Status status);

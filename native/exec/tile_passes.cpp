@@ -98,34 +98,34 @@ Status TileLoop::TakeResidual(const Calls& calls, const std::vector<Step>& steps
 }
 
 // What the finishing pass writes beside the sum's own tile.
-Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
+Status TileLoop::PutPooled(const Call& call, const Step& step, FinishArgs* args) {
   const Problem& problem = call.booking.problem;
-  const auto made = [&](Operand operand, MadeTile* tile) -> Status {
+  const auto made = [&](Operand operand, PooledTile* tile) -> Status {
     if (!problem.Writes(operand)) return {};
     tile->data = TileOf(call, step, operand);
     tile->layout = &call.booking.Of(step.index).layout[Index(operand)];
     return AwaitDrain(call, step, operand);
   };
-  OOC_TRY(made(Operand::kZ, &args->made.z));
-  OOC_TRY(made(Operand::kSaved, &args->made.saved));
-  args->made.pool = problem.pool;
-  args->made.saving = problem.saving();
-  args->made.extent = problem.shape.out;
+  OOC_TRY(made(Operand::kZ, &args->pooled.z));
+  OOC_TRY(made(Operand::kSaved, &args->pooled.saved));
+  args->pooled.pool = problem.pool;
+  args->pooled.saving = problem.saving();
+  args->pooled.extent = problem.shape.out;
   for (int s = 0; s < 3; ++s) {
-    args->made.y_origin[s] = step.operand[Index(Operand::kY)].box.origin[3 + s];
-    args->made.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
+    args->pooled.y_origin[s] = step.operand[Index(Operand::kY)].box.origin[3 + s];
+    args->pooled.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
   }
   return {};
 }
 
-Status TileLoop::Restore(const Call& call, const Step& step, void* dy, const TileLayout& layout,
-                         const Box& box) {
+Status TileLoop::PoolBackward(const Call& call, const Step& step, void* dy,
+                              const TileLayout& layout, const Box& box) {
   const Problem& problem = call.booking.problem;
-  const auto tile = [&](Operand operand) -> MadeTile {
+  const auto tile = [&](Operand operand) -> PooledTile {
     if (!problem.Uses(operand)) return {};
     return {TileOf(call, step, operand), &call.booking.Of(step.index).layout[Index(operand)]};
   };
-  RestoreArgs args;
+  PoolBackwardArgs args;
   args.dy = dy;
   args.layout = &layout;
   args.box = box;
@@ -141,7 +141,7 @@ Status TileLoop::Restore(const Call& call, const Step& step, void* dy, const Til
     args.saved_origin[s] = s == 2 ? args.saving.ElementAt(begin) : begin;
   }
   args.tag = {step.number, Operand::kY, nullptr};
-  return device_.Restore(compute_.get(), args);
+  return device_.PoolBackward(compute_.get(), args);
 }
 
 // Rows that a neighbour's tile handed on have been through it there.
@@ -227,7 +227,7 @@ Status TileLoop::Finish(const Call& call, const Step& step) {
   args.beta = problem.beta;
   if (!fuses) args.epilogue = problem.epilogue;
   args.tag = {step.number, problem.sum(), nullptr};
-  OOC_TRY(PutMade(call, step, &args));
+  OOC_TRY(PutPooled(call, step, &args));
   return call.booking.inner[Index(Operand::kZ)] ? FinishInner(call, step, args)
                                                 : device_.Finish(compute_.get(), args);
 }
@@ -236,13 +236,13 @@ Status TileLoop::Finish(const Call& call, const Step& step) {
 Status TileLoop::FinishInner(const Call& call, const Step& step, FinishArgs args) {
   const Existing existing = ExistingOf(call.booking.problem, step.operand[Index(Operand::kZ)].box);
   if (existing.all) return device_.Finish(compute_.get(), args);
-  MadeTile& z = args.made.z;
+  PooledTile& z = args.pooled.z;
   OOC_TRY(device_.Fill(compute_.get(), z.data, z.layout->bytes, 0));
   if (!existing.any) return {};
   int64_t before = 0;  // bytes
   const TileLayout part = PartOf(*z.layout, existing, &before);
   z = {static_cast<char*>(z.data) + before, &part};
-  for (int s = 0; s < 3; ++s) args.made.z_origin[s] += existing.begin[s];
+  for (int s = 0; s < 3; ++s) args.pooled.z_origin[s] += existing.begin[s];
   return device_.Finish(compute_.get(), args);
 }
 

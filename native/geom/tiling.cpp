@@ -4,7 +4,7 @@
 
 #include "base/checked.hpp"
 #include "geom/axes.hpp"
-#include "geom/restored.hpp"
+#include "geom/pool_backward_rows.hpp"
 
 namespace oocdnn {
 namespace {
@@ -166,8 +166,8 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
   // Of a tile that is moved back what is wanted lies where it would begin otherwise.
   const int64_t first = data ? tile.y.begin : begin;
   const int64_t rows = data ? RowsFor(shape, s, length) : length;
-  tile.z = Within(RestoredFrom(problem, s, first, rows), shape.pooled[s]);
-  tile.saved = Within(BitsRestoredFrom(problem, s, first, rows), shape.saved[s]);
+  tile.z = Within(PoolBackwardRows(problem, s, first, rows), shape.pooled[s]);
+  tile.saved = Within(PoolBackwardBits(problem, s, first, rows), shape.saved[s]);
   return tile;
 }
 
@@ -339,8 +339,8 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
   }
   for (int s = 0; s < 3; ++s) {
     if (!problem.restores() || !IsCut(tiling, s)) continue;
-    tile.pooled[s] = RestoredFrom(problem, s, 0, tile.out[s]).rows;
-    tile.saved[s] = std::max<int64_t>(BitsRestoredFrom(problem, s, 0, tile.out[s]).rows, 1);
+    tile.pooled[s] = PoolBackwardRows(problem, s, 0, tile.out[s]).rows;
+    tile.saved[s] = std::max<int64_t>(PoolBackwardBits(problem, s, 0, tile.out[s]).rows, 1);
   }
   return tile;
 }

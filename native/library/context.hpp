@@ -189,7 +189,7 @@ class Context {
   void ForgetPlans();  // which rest on what was known
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
-  Result<PlanReport> MakePlan(const PlanRequest& request);
+  Result<PlanReport> PoolForwardPlan(const PlanRequest& request);
   Result<PlanReport> SearchPlan(const PlanRequest& request, std::optional<uint64_t> key);
   void Remember(uint64_t key, const PlanRequest& request, const PlanReport& report);
   Result<PlanReport> RecallPlan(const PlanRequest& request, const RememberedPlan& kept);

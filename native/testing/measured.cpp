@@ -65,10 +65,10 @@ class TimedCopies final : public TimedDevice {
     return {};
   }
   Status Finish(Stream, const FinishArgs& args) override {
-    Say(args.tag, args.made.any() ? 3000 : 2000);
+    Say(args.tag, args.pooled.any() ? 3000 : 2000);
     return {};
   }
-  Status Restore(Stream, const RestoreArgs& args) override {
+  Status PoolBackward(Stream, const PoolBackwardArgs& args) override {
     Say(args.tag, 4000);
     return {};
   }

@@ -167,13 +167,14 @@ class NullDevice final : public Device {
     });
   }
   Status Finish(Stream stream, const FinishArgs& args) override {
-    if (args.made.any()) return Error(Code::kUnsupported, "the null device makes nothing of sums");
+    if (args.pooled.any())
+      return Error(Code::kUnsupported, "the null device makes nothing of sums");
     return Do(stream, args.tag, [&] {
       FinishNow(args);
       return Status();
     });
   }
-  Status Restore(Stream, const RestoreArgs&) override {
+  Status PoolBackward(Stream, const PoolBackwardArgs&) override {
     return Error(Code::kUnsupported, "the null device restores nothing");
   }
   Status Norm(Stream stream, const NormArgs& args) override {

@@ -79,16 +79,16 @@ class Timed {
     const int bits = pass_.mode == PoolMode::kNone ? 0xff : 0;
     if (pass_.restores && !device.Fill(stream, memory_[2], saved_.bytes, bits).ok()) return {};
     return BestOf(device, stream, [&](Span* span) {
-      return pass_.restores ? device.Restore(stream, RestoreOf(span))
+      return pass_.restores ? device.PoolBackward(stream, RestoreOf(span))
                             : device.Finish(stream, FinishOf(span));
     });
   }
 
  private:
   [[nodiscard]] Spatial Extent() const { return {y_.shape[3], y_.shape[4], y_.shape[5]}; }
-  [[nodiscard]] MadeTile Z() const { return {memory_[1], &z_}; }
-  [[nodiscard]] MadeTile Saved() const {
-    return pass_.saves ? MadeTile{memory_[2], &saved_} : MadeTile{};
+  [[nodiscard]] PooledTile Z() const { return {memory_[1], &z_}; }
+  [[nodiscard]] PooledTile Saved() const {
+    return pass_.saves ? PooledTile{memory_[2], &saved_} : PooledTile{};
   }
 
   [[nodiscard]] FinishArgs FinishOf(Span* span) const {
@@ -97,13 +97,13 @@ class Timed {
     args.layout = &y_;
     args.bias = memory_[3];
     args.epilogue = problem_.epilogue;
-    if (!pass_.InPlace()) args.made = {Z(), Saved(), problem_.pool, saving_, Extent(), {}, {}};
+    if (!pass_.InPlace()) args.pooled = {Z(), Saved(), problem_.pool, saving_, Extent(), {}, {}};
     args.tag.span = span;
     return args;
   }
 
-  [[nodiscard]] RestoreArgs RestoreOf(Span* span) const {
-    RestoreArgs args;
+  [[nodiscard]] PoolBackwardArgs RestoreOf(Span* span) const {
+    PoolBackwardArgs args;
     args.dy = memory_[0];
     args.layout = &y_;
     args.box = {{}, y_.shape, {}, y_.shape};

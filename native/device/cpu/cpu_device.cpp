@@ -15,10 +15,10 @@
 #include "device/cpu/finish.hpp"
 #include "device/cpu/fork.hpp"
 #include "device/cpu/host.hpp"
-#include "device/cpu/make.hpp"
 #include "device/cpu/memory.hpp"
 #include "device/cpu/norm.hpp"
-#include "device/cpu/restore.hpp"
+#include "device/cpu/pool_backward.hpp"
+#include "device/cpu/pool_forward.hpp"
 #include "device/cpu/stream.hpp"
 #include "device/cpu/wire.hpp"
 
@@ -74,7 +74,7 @@ class CpuDevice final : public Device {
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
-  Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status PoolBackward(Stream stream, const PoolBackwardArgs& args) override;
   Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
@@ -319,26 +319,26 @@ Status CpuDevice::Finish(Stream stream, const FinishArgs& args) {
     return layout != nullptr ? *layout : TileLayout{};
   };
   return OnCores(stream, args.tag,
-                 [args, layout = *args.layout, z = copy(args.made.z.layout),
-                  saved = copy(args.made.saved.layout)](Parallel& parallel) {
+                 [args, layout = *args.layout, z = copy(args.pooled.z.layout),
+                  saved = copy(args.pooled.saved.layout)](Parallel& parallel) {
                    FinishArgs here = args;
                    here.layout = &layout;
-                   here.made.z.layout = &z;
-                   here.made.saved.layout = &saved;
-                   return FinishAndMake(here, parallel);
+                   here.pooled.z.layout = &z;
+                   here.pooled.saved.layout = &saved;
+                   return FinishAndPool(here, parallel);
                  });
 }
 
-Status CpuDevice::Restore(Stream stream, const RestoreArgs& args) {
+Status CpuDevice::PoolBackward(Stream stream, const PoolBackwardArgs& args) {
   const bool saved = args.saved.data != nullptr;
   return OnCores(stream, args.tag,
                  [args, saved, layout = *args.layout, z = *args.z.layout,
                   bits = saved ? *args.saved.layout : TileLayout{}](Parallel& parallel) {
-                   RestoreArgs here = args;
+                   PoolBackwardArgs here = args;
                    here.layout = &layout;
                    here.z.layout = &z;
                    here.saved.layout = &bits;
-                   return RestoreTile(here, parallel);
+                   return PoolBackwardTile(here, parallel);
                  });
 }
 

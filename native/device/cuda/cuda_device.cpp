@@ -15,10 +15,10 @@
 #include "device/cuda/finish.hpp"
 #include "device/cuda/held.hpp"
 #include "device/cuda/host_memory.hpp"
-#include "device/cuda/make.hpp"
 #include "device/cuda/norm.hpp"
 #include "device/cuda/pointer_facts.hpp"
-#include "device/cuda/restore.hpp"
+#include "device/cuda/pool_backward.hpp"
+#include "device/cuda/pool_forward.hpp"
 #include "device/cuda/stream.hpp"
 
 namespace oocdnn {
@@ -84,7 +84,7 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
-  Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status PoolBackward(Stream stream, const PoolBackwardArgs& args) override;
   Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
@@ -294,12 +294,13 @@ Status CudaDevice::Run(Stream stream, Executable& executable, const RunArgs& arg
 }
 
 Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
-  if (args.made.any()) {
-    OOC_ASSIGN(const std::vector<MakePlan> plans, PlanMake(args, gpu_->multiprocessors()));
+  if (args.pooled.any()) {
+    OOC_ASSIGN(const std::vector<PoolForwardPlan> plans,
+               PlanPoolForward(args, gpu_->multiprocessors()));
     return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
-      for (const MakePlan& plan : plans) {
+      for (const PoolForwardPlan& plan : plans) {
         OOC_TRY(plan.dense ? Launch(handle, *plan.dense)
-                           : gpu_->Launch(Kernel::kMake, plan.shape, handle, plan.args));
+                           : gpu_->Launch(Kernel::kPoolForward, plan.shape, handle, plan.args));
       }
       return Status();
     });
@@ -315,11 +316,11 @@ Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
   });
 }
 
-Status CudaDevice::Restore(Stream stream, const RestoreArgs& args) {
-  OOC_ASSIGN(const RestorePlan plan, PlanRestore(args, gpu_->multiprocessors()));
+Status CudaDevice::PoolBackward(Stream stream, const PoolBackwardArgs& args) {
+  OOC_ASSIGN(const PoolBackwardPlan plan, PlanPoolBackward(args, gpu_->multiprocessors()));
   if (plan.shape.blocks == 0) return {};
   return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
-    return gpu_->Launch(Kernel::kRestore, plan.shape, handle, plan.args);
+    return gpu_->Launch(Kernel::kPoolBackward, plan.shape, handle, plan.args);
   });
 }
 

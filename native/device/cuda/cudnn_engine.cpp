@@ -190,7 +190,7 @@ class CudnnEngine final : public CudaEngine {
     may.workspace = std::min(op.workspace_limit, session_->gpu().total_bytes());
     may.second_choice = !op.first_choice;
     if (PaysToCompile(op)) {
-      Result<SharedConvolution> made = MakeMixed(op, may);
+      Result<SharedConvolution> made = PoolForwardMixed(op, may);
       if (made.ok()) return made;
       Log(LogLevel::kDebug, "not compiled: %s", made.status().message().c_str());
     }
@@ -219,7 +219,7 @@ class CudnnEngine final : public CudaEngine {
     return more || plans->size() < may.engines.size();
   }
 
-  Result<SharedConvolution> MakeMixed(const TileOp& op, Permissions may) {
+  Result<SharedConvolution> PoolForwardMixed(const TileOp& op, Permissions may) {
     Convolution made{MixedGraphOf(op, order_), {}};
     if (op.accumulates) may.workspace -= Add(made.output().bytes, kAlignment);
     may.compiled = 1;

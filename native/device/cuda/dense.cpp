@@ -15,7 +15,7 @@ constexpr int64_t kLeastLanes = 16, kMostLanes = 64;
 
 // What both kinds of plans are made from: tiles whose windows are of one row and column, or of two.
 struct Dense {
-  const MakeKernelArgs& make;
+  const PoolForwardKernelArgs& make;
   const TileLayout &y, &z;
   const TileLayout* saved;
   bool each;
@@ -24,11 +24,11 @@ struct Dense {
 
 // Of vectors, by what a thread makes at once: see DenseWork.
 int64_t MadeOf(const Dense& dense, bool across) {
-  if (dense.make.saved != nullptr) return kMakeGroup;
+  if (dense.make.saved != nullptr) return kPoolForwardGroup;
   return dense.each || across ? dense.vector : dense.vector / 2;
 }
 
-bool HasTypes(const MakeKernelArgs& make) {
+bool HasTypes(const PoolForwardKernelArgs& make) {
   return make.type == kF32 ? make.z_type != kF64 : make.type != kF64 && make.z_type == make.type;
 }
 
@@ -41,7 +41,8 @@ bool LiesAs(const TileLayout& layout, const DimOrder& order) {
 }
 
 // Whether all windows are of `extent` rows and columns, one behind the other, and exist.
-bool AreWhole(const MakeKernelArgs& make, const TileLayout& y, const TileLayout& z, int extent) {
+bool AreWhole(const PoolForwardKernelArgs& make, const TileLayout& y, const TileLayout& z,
+              int extent) {
   bool whole = std::equal(z.shape.begin(), z.shape.begin() + 3, y.shape.begin());
   for (int s = 0; s < 3; ++s) {
     const int mine = s == 0 ? 1 : extent;
@@ -53,9 +54,10 @@ bool AreWhole(const MakeKernelArgs& make, const TileLayout& y, const TileLayout&
 }
 
 // Whether the bits lie as densely as the elements that they are of, whose rows are whole groups.
-bool SavesDensely(const MakeKernelArgs& make, const TileLayout& z, const TileLayout& saved) {
+bool SavesDensely(const PoolForwardKernelArgs& make, const TileLayout& z, const TileLayout& saved) {
   const int64_t columns = z.shape[5];
-  return columns % kMakeGroup == 0 && saved.shape[5] == columns / kMakeGroup * make.bits &&
+  return columns % kPoolForwardGroup == 0 &&
+         saved.shape[5] == columns / kPoolForwardGroup * make.bits &&
          std::equal(z.shape.begin(), z.shape.begin() + 5, saved.shape.begin()) &&
          make.saved_rows[0] >= z.shape[3] && make.saved_rows[1] >= z.shape[4] &&
          make.bits_begin <= 0 && make.bits_end >= columns && make.bits <= 3 &&
@@ -67,7 +69,7 @@ bool IsAligned(const void* data, int64_t bytes) {
 }
 
 DenseArgs ArgsOf(const Dense& dense, DenseOrder order) {
-  const MakeKernelArgs& make = dense.make;
+  const PoolForwardKernelArgs& make = dense.make;
   DenseArgs args{};
   args.y = make.y;
   args.bias = static_cast<const float*>(make.bias);
@@ -95,8 +97,9 @@ int64_t LanesOf(int64_t pieces) {
 
 // Where channels lie nearest in y, and bits or z lie in planes.
 std::optional<DensePlan> PlanPlanes(const Dense& dense, bool turns, int multiprocessors) {
-  const MakeKernelArgs& make = dense.make;
-  if (dense.channels % dense.vector != 0 || dense.columns % kMakeGroup != 0) return std::nullopt;
+  const PoolForwardKernelArgs& make = dense.make;
+  if (dense.channels % dense.vector != 0 || dense.columns % kPoolForwardGroup != 0)
+    return std::nullopt;
   const int64_t pieces = dense.channels / dense.vector, lanes = LanesOf(pieces);
   if (lanes == 0) return std::nullopt;
   if (dense.saved != nullptr && make.bits != (dense.each ? 1 : 3)) return std::nullopt;
@@ -107,11 +110,12 @@ std::optional<DensePlan> PlanPlanes(const Dense& dense, bool turns, int multipro
   plan.kernel = Kernel::kPlanes;
   DenseArgs& args = plan.args;
   args = ArgsOf(dense, kDenseAcross);
-  const int64_t slots = kThreads / lanes / 4 * 4, groups = dense.rows * dense.columns / kMakeGroup;
+  const int64_t slots = kThreads / lanes / 4 * 4,
+                groups = dense.rows * dense.columns / kPoolForwardGroup;
   const int64_t chunks = pieces / lanes, runs = CeilDiv(groups, slots);
   const int64_t count = Mul(Mul(dense.images, runs), chunks);
   args.count = static_cast<unsigned>(count);
-  args.width = MakeDivisor(dense.columns / kMakeGroup);
+  args.width = MakeDivisor(dense.columns / kPoolForwardGroup);
   args.channels = MakeDivisor(pieces);
   DensePlanes& planes = args.planes;
   planes.turns = turns ? 1 : 0;
@@ -125,7 +129,7 @@ std::optional<DensePlan> PlanPlanes(const Dense& dense, bool turns, int multipro
   planes.chunks = MakeDivisor(chunks);
   planes.runs = MakeDivisor(runs);
   const int64_t kept = lanes * dense.vector;  // rows in a block's memory, see PlanesWork
-  const int64_t elements = turns ? slots * kMakeGroup + 2 : 0;
+  const int64_t elements = turns ? slots * kPoolForwardGroup + 2 : 0;
   const int64_t words = dense.saved != nullptr ? slots + 1 : 0;
   const int64_t bytes = kept * (elements * SizeOf(dense.z.dtype) + words * sizeof(unsigned));
   plan.shape = {std::min<int64_t>(count, int64_t{multiprocessors} * kBlocks), kThreads,
@@ -163,11 +167,11 @@ std::optional<DensePlan> PlanVectors(const Dense& dense, bool across, int multip
 
 }  // namespace
 
-std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout& y,
+std::optional<DensePlan> PlanDense(const PoolForwardKernelArgs& make, const TileLayout& y,
                                    const TileLayout& z, const TileLayout* saved,
                                    int multiprocessors) {
-  const bool windows = make.kind == kMakeMax2 || make.kind == kMakeAverage2;
-  const bool each = make.kind == kMakeEach || make.kind == kMakeMax1;
+  const bool windows = make.kind == kPoolForwardMax2 || make.kind == kPoolForwardAverage2;
+  const bool each = make.kind == kPoolForwardEach || make.kind == kPoolForwardMax1;
   if (!(windows || each) || !HasTypes(make)) return std::nullopt;
   if (!AreWhole(make, y, z, each ? 1 : 2)) return std::nullopt;
   if (saved != nullptr && !SavesDensely(make, z, *saved)) return std::nullopt;

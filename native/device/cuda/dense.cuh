@@ -1,5 +1,5 @@
 // Finishing passes of dense tiles, see DenseArgs: the common ones, in few instructions. They make
-// what ooc_finish and ooc_make make, bit by bit.
+// what ooc_finish and ooc_pool_forward make, bit by bit.
 #pragma once
 
 #include "device/cuda/dense_work.cuh"
@@ -7,17 +7,17 @@
 namespace oocdnn::cuda {
 
 template <class Z, class Work, bool kSaves>
-OOC_HOST_DEVICE void MakeDense(const DenseArgs& args, const typename Work::Read& read,
-                               const Clip<float>& clip, unsigned number) {
-  Vector<Z, Work::kMade> made;
+OOC_HOST_DEVICE void PoolForwardDense(const DenseArgs& args, const typename Work::Read& read,
+                                      const Clip<float>& clip, unsigned number) {
+  Vector<Z, Work::kPooled> made;
   unsigned bits = 0;
   OOC_UNROLL
-  for (int m = 0; m < Work::kMade; ++m) {
-    const MadeOne<float> one = Work::Make(read, clip, m);
+  for (int m = 0; m < Work::kPooled; ++m) {
+    const PooledOne<float> one = Work::Make(read, clip, m);
     made.at[m] = Convert<Z>(one.value);
     if (kSaves) bits |= one.code << m * args.bits;
   }
-  StoreDense<Z, Work::kMade>(made, number, args.z);
+  StoreDense<Z, Work::kPooled>(made, number, args.z);
   if (!kSaves) return;
   unsigned char* const to = args.saved + static_cast<Long>(number) * args.bits;
   OOC_UNROLL
@@ -51,7 +51,7 @@ OOC_HOST_DEVICE void DenseOf(const DenseArgs& args, unsigned own) {
     OOC_UNROLL
     for (int i = 0; i < kInFlight; ++i) {
       const unsigned number = first + i * args.step;
-      if (number < args.count) MakeDense<Z, Work, kSaves>(args, read[i], clip, number);
+      if (number < args.count) PoolForwardDense<Z, Work, kSaves>(args, read[i], clip, number);
     }
   }
 }
@@ -59,8 +59,8 @@ OOC_HOST_DEVICE void DenseOf(const DenseArgs& args, unsigned own) {
 template <class In, class Z, bool kAcross, bool kSaves>
 OOC_HOST_DEVICE void DenseOfKind(const DenseArgs& args, unsigned own) {
   switch (args.kind) {
-    case kMakeMax2: return DenseOf<In, Z, kMaxPool, kAcross, kSaves>(args, own);
-    case kMakeAverage2:
+    case kPoolForwardMax2: return DenseOf<In, Z, kMaxPool, kAcross, kSaves>(args, own);
+    case kPoolForwardAverage2:
       if (!kSaves) DenseOf<In, Z, kAveragePool, kAcross, false>(args, own);
       return;
     default: return DenseOf<In, Z, kNoPool, kAcross, kSaves>(args, own);

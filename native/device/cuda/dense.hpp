@@ -16,7 +16,7 @@ struct DensePlan {
 
 // What `make` would do, of tiles laid out so (`saved` is null where nothing is); nothing where it
 // is not such work as these kernels do. Arithmetic only.
-std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout& y,
+std::optional<DensePlan> PlanDense(const PoolForwardKernelArgs& make, const TileLayout& y,
                                    const TileLayout& z, const TileLayout* saved,
                                    int multiprocessors);
 

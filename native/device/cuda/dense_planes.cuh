@@ -23,10 +23,10 @@ OOC_HOST_DEVICE PlanesPlace PlanesPlaceAt(const DensePlanes& planes, unsigned nu
 template <class In, class Z, int kMode, bool kSaves, bool kTurns>
 struct PlanesWork {
   using Work = DenseWork<In, kMode, true, kSaves>;
-  using Made = Vector<Z, Work::kVector>;
+  using Output = Vector<Z, Work::kVector>;
   using Pair = Vector<Z, 2>;
   static constexpr int kVector = Work::kVector, kBatch = Work::kEach ? 4 : 2;
-  static constexpr unsigned kPairs = kMakeGroup / 2;               // of a group
+  static constexpr unsigned kPairs = kPoolForwardGroup / 2;        // of a group
   static constexpr unsigned kAccess = kDenseBytes / sizeof(Pair);  // pairs that are written at once
   static constexpr unsigned kBits = Work::kEach ? 1 : 3;
   const DenseArgs& args;
@@ -47,7 +47,7 @@ struct PlanesWork {
         bits(reinterpret_cast<unsigned*>(elements + (kTurns ? rows * pairs : 0))) {}
 
   // A group of the channels of one lane.
-  OOC_MEMBER void MakeGroup(unsigned thread, const Clip<float>& clip) const {
+  OOC_MEMBER void PoolForwardGroup(unsigned thread, const Clip<float>& clip) const {
     unsigned slot = thread;
     const unsigned lane = Take(&slot, planes.lanes), piece = place.piece + lane;
     if (slot >= planes.slots.divisor || place.group + slot >= planes.groups) return;
@@ -60,21 +60,21 @@ struct PlanesWork {
       OOC_UNROLL
       for (int b = 0; b < kVector; ++b) read[i].bias[b] = read[0].bias[b];
     }
-    const unsigned from = FirstOf(group) + piece, to = group * kMakeGroup * pieces + piece;
+    const unsigned from = FirstOf(group) + piece, to = group * kPoolForwardGroup * pieces + piece;
     unsigned code[kVector] = {};
     OOC_KEEP_ROLLED
-    for (unsigned first = 0; first < kMakeGroup; first += kBatch) {
+    for (unsigned first = 0; first < kPoolForwardGroup; first += kBatch) {
       OOC_UNROLL
       for (int i = 0; i < kBatch; ++i) {
         const unsigned column = (first + i) * (Work::kEach ? 1 : 2);
         Work::LoadWindow(args, from + column * pieces, &read[i]);
       }
-      Made made[kBatch];
+      Output made[kBatch];
       OOC_UNROLL
       for (int i = 0; i < kBatch; ++i) {
         OOC_UNROLL
         for (int m = 0; m < kVector; ++m) {
-          const MadeOne<float> one = Work::Make(read[i], clip, m);
+          const PooledOne<float> one = Work::Make(read[i], clip, m);
           made[i].at[m] = Convert<Z>(one.value);
           code[m] |= one.code << (first + i) * kBits;
         }
@@ -88,12 +88,12 @@ struct PlanesWork {
   // The piece of y with which the windows of a group of z begin, in the first channels.
   OOC_MEMBER unsigned FirstOf(unsigned group) const {
     const unsigned pieces = args.channels.divisor;
-    if (Work::kEach) return group * kMakeGroup * pieces;
-    const unsigned column = Take(&group, args.width) * kMakeGroup;
+    if (Work::kEach) return group * kPoolForwardGroup * pieces;
+    const unsigned column = Take(&group, args.width) * kPoolForwardGroup;
     return group * 2 * args.y_row + column * 2 * pieces;
   }
 
-  OOC_MEMBER void KeepPairs(const Made (&made)[kBatch], unsigned lane, unsigned first) const {
+  OOC_MEMBER void KeepPairs(const Output (&made)[kBatch], unsigned lane, unsigned first) const {
     OOC_UNROLL
     for (int m = 0; m < kVector; ++m) {
       Pair* const row = elements + (m * planes.lanes.divisor + lane) * pairs + first;
@@ -169,7 +169,7 @@ OOC_HOST_DEVICE void PlanesOf(const DenseArgs& args, const Grid& grid) {
   OOC_KEEP_ROLLED
   for (unsigned number = grid.block; number < args.count; number += grid.blocks) {
     const Work work(args, PlanesPlaceAt(args.planes, number), grid.shared);
-    OOC_THREADS(thread) { work.MakeGroup(thread, clip); }
+    OOC_THREADS(thread) { work.PoolForwardGroup(thread, clip); }
     OOC_BARRIER;
     OOC_THREADS(thread) {
       if (kTurns) work.PutElements(thread, grid.threads);
@@ -185,11 +185,11 @@ struct PlanesPass {
   OOC_MEMBER static void Run(const DenseArgs& args, const Grid& grid) {
     const bool saves = args.saved != nullptr, turns = args.planes.turns != 0;
     switch (args.kind) {
-      case kMakeMax2:
+      case kPoolForwardMax2:
         if (!saves) return PlanesOf<In, Z, kMaxPool, false, true>(args, grid);
         if (turns) return PlanesOf<In, Z, kMaxPool, true, true>(args, grid);
         return PlanesOf<In, Z, kMaxPool, true, false>(args, grid);
-      case kMakeAverage2: return PlanesOf<In, Z, kAveragePool, false, true>(args, grid);
+      case kPoolForwardAverage2: return PlanesOf<In, Z, kAveragePool, false, true>(args, grid);
       default:
         if (saves) return PlanesOf<In, Z, kNoPool, true, false>(args, grid);
         return PlanesOf<In, Z, kNoPool, false, true>(args, grid);

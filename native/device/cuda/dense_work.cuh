@@ -1,22 +1,22 @@
 // What a thread of ooc_dense and ooc_planes makes at once, and of which types.
 #pragma once
 
-#include "device/cuda/make_one.cuh"
+#include "device/cuda/pool_forward_one.cuh"
 
 namespace oocdnn::cuda {
 
-// kMade neighbours: the sums of type In that it reads for them, and out of these each element and
+// kPooled neighbours: the sums of type In that it reads for them, and out of these each element and
 // its code.
 template <class In, int kMode, bool kAcross, bool kSaves>
 struct DenseWork {
   static constexpr bool kEach = kMode == kNoPool;
   static constexpr int kVector = kDenseBytes / sizeof(In);  // sums of a piece
-  static constexpr int kAlong = kSaves ? kMakeGroup : kEach ? kVector : kVector / 2;
-  static constexpr int kMade = kAcross ? kVector : kAlong;
-  static constexpr int kTaps = kEach ? 1 : 4, kPieces = kMade * kTaps / kVector;
+  static constexpr int kAlong = kSaves ? kPoolForwardGroup : kEach ? kVector : kVector / 2;
+  static constexpr int kPooled = kAcross ? kVector : kAlong;
+  static constexpr int kTaps = kEach ? 1 : 4, kPieces = kPooled * kTaps / kVector;
   static constexpr int kRow = kPieces / 2;  // of windows along W: pieces in each of the two rows
   static constexpr int kInFlight = kPieces > 4 ? 1 : kPieces > 2 ? 2 : 4;
-  static constexpr int kBias = kAcross ? kMade : 1;
+  static constexpr int kBias = kAcross ? kPooled : 1;
   using Piece = Vector<In, kVector>;
   struct Read {
     Piece piece[kPieces];
@@ -86,7 +86,7 @@ struct DenseWork {
     return Widen(sum) + read.bias[kAcross ? made : 0];
   }
 
-  OOC_MEMBER static MadeOne<float> Make(const Read& read, const Clip<float>& clip, int made) {
+  OOC_MEMBER static PooledOne<float> Make(const Read& read, const Clip<float>& clip, int made) {
     const float first = TapOf(read, made, 0);
     if (kEach) {
       const float v = Cut(clip, first);
@@ -107,17 +107,17 @@ struct DenseWork {
       best = wins ? v : best;
       if (kSaves) winner = wins ? static_cast<unsigned>(t) : winner;
     }
-    const float v = Cut(clip, best <= clip.low ? first : best);  // see MakeKnown::Largest
+    const float v = Cut(clip, best <= clip.low ? first : best);  // see PoolForwardKnown::Largest
     return {v, Alive(clip, v) ? winner : static_cast<unsigned>(kTaps)};
   }
 };
 
-template <class Z, int kMade>
-OOC_HOST_DEVICE void StoreDense(const Vector<Z, kMade>& made, unsigned number, void* z) {
-  constexpr int kMost = kDenseBytes / sizeof(Z), kAccess = kMade < kMost ? kMade : kMost;
-  char* const to = static_cast<char*>(z) + static_cast<Long>(number) * (kMade * sizeof(Z));
+template <class Z, int kPooled>
+OOC_HOST_DEVICE void StoreDense(const Vector<Z, kPooled>& made, unsigned number, void* z) {
+  constexpr int kMost = kDenseBytes / sizeof(Z), kAccess = kPooled < kMost ? kPooled : kMost;
+  char* const to = static_cast<char*>(z) + static_cast<Long>(number) * (kPooled * sizeof(Z));
   OOC_UNROLL
-  for (int first = 0; first < kMade; first += kAccess) {
+  for (int first = 0; first < kPooled; first += kAccess) {
     Vector<Z, kAccess> part;
     OOC_UNROLL
     for (int m = 0; m < kAccess; ++m) part.at[m] = made.at[first + m];

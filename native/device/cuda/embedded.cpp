@@ -26,15 +26,15 @@ OOC_EMBED(ooc_file_convert, ".rodata", OOC_KERNEL_FILE("convert.cuh"))
 OOC_EMBED(ooc_file_copy, ".rodata", OOC_KERNEL_FILE("copy.cuh"))
 OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
 OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
-OOC_EMBED(ooc_file_make_one, ".rodata", OOC_KERNEL_FILE("make_one.cuh"))
-OOC_EMBED(ooc_file_make, ".rodata", OOC_KERNEL_FILE("make.cuh"))
+OOC_EMBED(ooc_file_pool_forward_one, ".rodata", OOC_KERNEL_FILE("pool_forward_one.cuh"))
+OOC_EMBED(ooc_file_pool_forward, ".rodata", OOC_KERNEL_FILE("pool_forward.cuh"))
 OOC_EMBED(ooc_file_dense_work, ".rodata", OOC_KERNEL_FILE("dense_work.cuh"))
 OOC_EMBED(ooc_file_dense_planes, ".rodata", OOC_KERNEL_FILE("dense_planes.cuh"))
 OOC_EMBED(ooc_file_dense, ".rodata", OOC_KERNEL_FILE("dense.cuh"))
 OOC_EMBED(ooc_file_norm, ".rodata", OOC_KERNEL_FILE("norm.cuh"))
-OOC_EMBED(ooc_file_restore_one, ".rodata", OOC_KERNEL_FILE("restore_one.cuh"))
-OOC_EMBED(ooc_file_restore_patch, ".rodata", OOC_KERNEL_FILE("restore_patch.cuh"))
-OOC_EMBED(ooc_file_restore, ".rodata", OOC_KERNEL_FILE("restore.cuh"))
+OOC_EMBED(ooc_file_pool_backward_one, ".rodata", OOC_KERNEL_FILE("pool_backward_one.cuh"))
+OOC_EMBED(ooc_file_pool_backward_patch, ".rodata", OOC_KERNEL_FILE("pool_backward_patch.cuh"))
+OOC_EMBED(ooc_file_pool_backward, ".rodata", OOC_KERNEL_FILE("pool_backward.cuh"))
 OOC_EMBED(ooc_file_direct, ".rodata", OOC_KERNEL_FILE("direct.cuh"))
 OOC_EMBED(ooc_file_bias, ".rodata", OOC_KERNEL_FILE("bias.cuh"))
 #ifdef OOCDNN_KERNEL_FATBIN
@@ -60,16 +60,19 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/copy.cuh", Between(ooc_file_copy, ooc_file_copy_end)},
       {"device/cuda/finish.cuh", Between(ooc_file_finish, ooc_file_finish_end)},
       {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
-      {"device/cuda/make_one.cuh", Between(ooc_file_make_one, ooc_file_make_one_end)},
-      {"device/cuda/make.cuh", Between(ooc_file_make, ooc_file_make_end)},
+      {"device/cuda/pool_forward_one.cuh",
+       Between(ooc_file_pool_forward_one, ooc_file_pool_forward_one_end)},
+      {"device/cuda/pool_forward.cuh", Between(ooc_file_pool_forward, ooc_file_pool_forward_end)},
       {"device/cuda/dense_work.cuh", Between(ooc_file_dense_work, ooc_file_dense_work_end)},
       {"device/cuda/dense_planes.cuh", Between(ooc_file_dense_planes, ooc_file_dense_planes_end)},
       {"device/cuda/dense.cuh", Between(ooc_file_dense, ooc_file_dense_end)},
       {"device/cuda/norm.cuh", Between(ooc_file_norm, ooc_file_norm_end)},
-      {"device/cuda/restore_one.cuh", Between(ooc_file_restore_one, ooc_file_restore_one_end)},
-      {"device/cuda/restore_patch.cuh",
-       Between(ooc_file_restore_patch, ooc_file_restore_patch_end)},
-      {"device/cuda/restore.cuh", Between(ooc_file_restore, ooc_file_restore_end)},
+      {"device/cuda/pool_backward_one.cuh",
+       Between(ooc_file_pool_backward_one, ooc_file_pool_backward_one_end)},
+      {"device/cuda/pool_backward_patch.cuh",
+       Between(ooc_file_pool_backward_patch, ooc_file_pool_backward_patch_end)},
+      {"device/cuda/pool_backward.cuh",
+       Between(ooc_file_pool_backward, ooc_file_pool_backward_end)},
       {"device/cuda/direct.cuh", Between(ooc_file_direct, ooc_file_direct_end)},
       {"device/cuda/bias.cuh", Between(ooc_file_bias, ooc_file_bias_end)},
   }};

@@ -12,8 +12,8 @@ struct FinishPlan {
 };
 
 // Whether finishing adds at most a bias and cuts values at limits, of FinishKernelArgs and of
-// MakeKernelArgs: for that there are kernels of their own. A limit of 0 is none, because it leaves
-// zeros of either sign.
+// PoolForwardKernelArgs: for that there are kernels of their own. A limit of 0 is none, because it
+// leaves zeros of either sign.
 template <class Args>
 bool OnlyCuts(const Args& args) {
   const auto activation = static_cast<Activation>(args.activation);

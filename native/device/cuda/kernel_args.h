@@ -110,29 +110,37 @@ struct TileShares {
   Divisor images, groups, channels, depth, height, width;  // of the count
 };
 
-// ooc_make: the pass over finished sums that pools them, or saves bits of them, or both: each sum
-// is read once, and what is made is written. It works on groups of kMakeGroup elements along W of
-// what is made, whose bits are whole bytes. Either kMakeGroup neighbouring threads have an element
-// each, on several groups one behind the other along the images or the channels; or, where channels
-// lie nearest, one thread has a group, and its neighbours those of the next channels. Where a kind
-// is known, and vectors of y lie at multiples of their size, a thread makes what a vector of
-// kMakeVector sums has along W, so that fewer threads have a group; or groups of as many channels.
-constexpr int kMakeGroup = 8, kMakeVector = 4;
+// ooc_pool_forward: the pass over finished sums that pools them, or saves bits of them, or both:
+// each sum is read once, and what is made is written. It works on groups of kPoolForwardGroup
+// elements along W of what is made, whose bits are whole bytes. Either kPoolForwardGroup
+// neighbouring threads have an element each, on several groups one behind the other along the
+// images or the channels; or, where channels lie nearest, one thread has a group, and its
+// neighbours those of the next channels. Where a kind is known, and vectors of y lie at multiples
+// of their size, a thread makes what a vector of kPoolForwardVector sums has along W, so that fewer
+// threads have a group; or groups of as many channels.
+constexpr int kPoolForwardGroup = 8, kPoolForwardVector = 4;
 
 // Work whose window, pool mode and finishing (scalar 1, no scale, no residual, an activation that
-// only cuts) are known when the kernel is compiled; kMakeAny is all other.
-enum MakeKind : int { kMakeAny = 0, kMakeEach, kMakeMax1, kMakeMax2, kMakeMax3, kMakeAverage2 };
+// only cuts) are known when the kernel is compiled; kPoolForwardAny is all other.
+enum PoolForwardKind : int {
+  kPoolForwardAny = 0,
+  kPoolForwardEach,
+  kPoolForwardMax1,
+  kPoolForwardMax2,
+  kPoolForwardMax3,
+  kPoolForwardAverage2
+};
 
-struct MakeKernelArgs {
+struct PoolForwardKernelArgs {
   const void *y, *residual, *bias, *scale;  // null where unused
   void* z;                                  // y itself where nothing is pooled
   unsigned char* saved;                     // null: nothing is saved
   int type, z_type;                         // of y and residual; of z
   int activation, mode;                     // the values of Activation and PoolMode
-  int kind;                                 // a MakeKind
+  int kind;                                 // a PoolForwardKind
   int bits;                                 // of an element of what is saved
   int slope_type;                           // of slopes, see Saving; kU8: there are none
-  int made;                                 // neighbours that a thread makes: 1, 2 or kMakeVector
+  int made;            // neighbours that a thread makes: 1, 2 or kPoolForwardVector
   int z_vector;        // 1: those of z lie side by side, at multiples of their size
   TileShares shares;   // each a group, or one behind the other
   int group_channels;  // C of a group
@@ -149,23 +157,23 @@ struct MakeKernelArgs {
 // The bits of vectors of groups, of each thread; on the host, where one has no neighbours, those of
 // a group gather here: of each of its loops, 32 bits to a word.
 struct alignas(16) MakeRoom {
-  unsigned group[kShareThreads][kMakeVector];
+  unsigned group[kShareThreads][kPoolForwardVector];
 };
 
-// ooc_dense and ooc_planes: what ooc_finish does in place, or ooc_make, where sums get at most a
-// bias and a cut, every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles
-// lie densely. They read y in pieces of kDenseBytes.
+// ooc_dense and ooc_planes: what ooc_finish does in place, or ooc_pool_forward, where sums get at
+// most a bias and a cut, every window is a sum or 2x2 of them in steps of 2 that all exist, and the
+// tiles lie densely. They read y in pieces of kDenseBytes.
 constexpr int kDenseBytes = 16;
 
 // How y lies, and what a thread of ooc_dense makes: vectors of neighbours, `step` vectors apart,
-// along W, of as many as a piece has or, of windows, half of them, or kMakeGroup where bits are
-// saved; or of a piece's channels where these lie nearest, whose bias it reads once then.
+// along W, of as many as a piece has or, of windows, half of them, or kPoolForwardGroup where bits
+// are saved; or of a piece's channels where these lie nearest, whose bias it reads once then.
 enum DenseOrder : int { kDenseAlong = 0, kDenseAcross };
 
 // ooc_planes: channels lie nearest in y, and bits, which always lie in planes of one channel, or z
 // too do not. A block makes of as many pieces of a column as there are `lanes` as many groups of
-// kMakeGroup columns as there are `slots`, one behind the other in an image; a thread one group of
-// one piece. What goes to planes waits in the block's memory, and leaves it in rows.
+// kPoolForwardGroup columns as there are `slots`, one behind the other in an image; a thread one
+// group of one piece. What goes to planes waits in the block's memory, and leaves it in rows.
 struct DensePlanes {
   int turns;                    // 1: z lies in planes; 0: as y
   int whole_words;              // 1: bits can be written as words
@@ -180,7 +188,7 @@ struct DenseArgs {
   void* z;
   unsigned char* saved;  // null: nothing is saved
   int y_type, z_type;    // of 16 bits: the same; f32 to any such, or f32
-  int kind, bits;        // kMakeEach, kMakeMax2 or kMakeAverage2; bits of an element
+  int kind, bits;  // kPoolForwardEach, kPoolForwardMax2 or kPoolForwardAverage2; bits of an element
   int order, activation;
   double parameter;
   unsigned count, step;  // of vectors: all that is made, and the threads; or of blocks' work
@@ -191,29 +199,29 @@ struct DenseArgs {
   DensePlanes planes;  // of ooc_planes
 };
 
-// ooc_restore: a tile of dy from one of dz and bits of either, in patches: of one element, or where
-// the kind is known of as many rows as the step of the windows, and kRestoreVector columns, or
-// where channels lie nearest as many columns as the step of so many channels. A share is of
-// kRestoreGroup patches along W where a thread goes along W, of one otherwise.
-constexpr int kRestoreGroup = 8, kRestoreVector = 4;
+// ooc_pool_backward: a tile of dy from one of dz and bits of either, in patches: of one element, or
+// where the kind is known of as many rows as the step of the windows, and kPoolBackwardVector
+// columns, or where channels lie nearest as many columns as the step of so many channels. A share
+// is of kPoolBackwardGroup patches along W where a thread goes along W, of one otherwise.
+constexpr int kPoolBackwardGroup = 8, kPoolBackwardVector = 4;
 
 // Work whose windows and steps, alike along H and W and 1 along D, are known when the kernel is
-// compiled, with tiles of dz and dy of one type; kRestoreAny is all other.
-enum RestoreKind : int {
-  kRestoreAny = 0,
-  kRestoreEach,     // no pool: bits of dy
-  kRestoreMax2,     // 2x2 in steps of 2
-  kRestoreMax3,     // 3x3 in steps of 2
-  kRestoreAverage2  // 2x2 in steps of 2, with bits of dy or without
+// compiled, with tiles of dz and dy of one type; kPoolBackwardAny is all other.
+enum PoolBackwardKind : int {
+  kPoolBackwardAny = 0,
+  kPoolBackwardEach,     // no pool: bits of dy
+  kPoolBackwardMax2,     // 2x2 in steps of 2
+  kPoolBackwardMax3,     // 3x3 in steps of 2
+  kPoolBackwardAverage2  // 2x2 in steps of 2, with bits of dy or without
 };
 
-struct RestoreKernelArgs {
+struct PoolBackwardKernelArgs {
   const void* dz;
   const unsigned char* saved;  // null: nothing was saved
   void* dy;
   int dz_type, dy_type, mode, saving, bits;  // the values of PoolMode and Saved
   int slope_type;                            // of slopes: dz's; kU8: there are none
-  int kind;                                  // a RestoreKind
+  int kind;                                  // a PoolBackwardKind
   int vector;    // 1: vectors of a patch lie at multiples of their size, and none passes an edge
   int start[2];  // so far before dy's tile the patches begin along H and W
   TileShares shares;      // of patches

@@ -6,18 +6,18 @@
 #include "device/cuda/dense_planes.cuh"
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"
-#include "device/cuda/make.cuh"
 #include "device/cuda/norm.cuh"
-#include "device/cuda/restore.cuh"
+#include "device/cuda/pool_backward.cuh"
+#include "device/cuda/pool_forward.cuh"
 
 OOC_KERNEL(ooc_rows, RowsArgs, 1024, 1, Rows)
 OOC_KERNEL(ooc_transpose, TransposeArgs, 1024, 1, Transpose)
 OOC_KERNEL(ooc_zero, ZeroArgs, 1024, 1, ZeroBoxes)
 OOC_KERNEL(ooc_finish, FinishKernelArgs, 256, 1, Finish)
-OOC_KERNEL(ooc_make, MakeKernelArgs, 256, 4, Make)
+OOC_KERNEL(ooc_pool_forward, PoolForwardKernelArgs, 256, 4, PoolForward)
 OOC_KERNEL(ooc_dense, DenseArgs, 256, 4, Dense)
 OOC_KERNEL(ooc_planes, DenseArgs, 256, 4, Planes)
-OOC_KERNEL(ooc_restore, RestoreKernelArgs, 256, 4, Restore)
+OOC_KERNEL(ooc_pool_backward, PoolBackwardKernelArgs, 256, 4, PoolBackward)
 OOC_KERNEL(ooc_normalize, NormKernelArgs, 256, 1, Normalize)
 OOC_KERNEL(ooc_sum, NormKernelArgs, 1024, 1, SumUp)
 OOC_KERNEL(ooc_direct_gather, DirectArgs, 256, 4, DirectGather)

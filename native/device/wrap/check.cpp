@@ -76,7 +76,7 @@ class CheckDevice final : public ForwardingDevice {
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
-  Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status PoolBackward(Stream stream, const PoolBackwardArgs& args) override;
   Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
@@ -394,17 +394,17 @@ Status CheckDevice::Finish(Stream stream, const FinishArgs& args) {
   Tile(work, args.bias, per_channel, "b", false);
   Tile(work, args.scale, per_channel, "scale", false);
   Tile(work, args.out, layout.bytes, PlainName(args.operand), true);
-  const auto made = [&](const MadeTile& tile, Operand operand) {
+  const auto made = [&](const PooledTile& tile, Operand operand) {
     if (tile.data != nullptr) Tile(work, tile.data, tile.layout->bytes, PlainName(operand), true);
   };
-  made(args.made.z, Operand::kZ);
-  made(args.made.saved, Operand::kSaved);
+  made(args.pooled.z, Operand::kZ);
+  made(args.pooled.saved, Operand::kSaved);
   return {};
 }
 
-Status CheckDevice::Restore(Stream stream, const RestoreArgs& args) {
+Status CheckDevice::PoolBackward(Stream stream, const PoolBackwardArgs& args) {
   const std::lock_guard lock(mutex_);
-  OOC_TRY(inner().Restore(stream, args));
+  OOC_TRY(inner().PoolBackward(stream, args));
   const Work work = Enqueue(stream, "restore", args.tag.step);
   Tile(work, args.z.data, args.z.layout->bytes, "dz", false);
   if (args.saved.data != nullptr) {

@@ -85,9 +85,9 @@ class FaultDevice final : public ForwardingDevice {
     OOC_TRY(Count(FaultKind::kRun));
     return inner().Finish(stream, args);
   }
-  Status Restore(Stream stream, const RestoreArgs& args) override {
+  Status PoolBackward(Stream stream, const PoolBackwardArgs& args) override {
     OOC_TRY(Count(FaultKind::kRun));
-    return inner().Restore(stream, args);
+    return inner().PoolBackward(stream, args);
   }
   Status Norm(Stream stream, const NormArgs& args) override {
     OOC_TRY(Count(FaultKind::kRun));

@@ -62,8 +62,8 @@ class ForwardingDevice : public Device {
   Status Finish(Stream stream, const FinishArgs& args) override {
     return inner_->Finish(stream, args);
   }
-  Status Restore(Stream stream, const RestoreArgs& args) override {
-    return inner_->Restore(stream, args);
+  Status PoolBackward(Stream stream, const PoolBackwardArgs& args) override {
+    return inner_->PoolBackward(stream, args);
   }
   Status Norm(Stream stream, const NormArgs& args) override { return inner_->Norm(stream, args); }
 

@@ -56,7 +56,7 @@ class TraceDevice final : public ForwardingDevice {
   Status Move(Stream stream, const TileMove& move) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
-  Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status PoolBackward(Stream stream, const PoolBackwardArgs& args) override;
   Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
@@ -276,8 +276,8 @@ Status TraceDevice::Finish(Stream stream, const FinishArgs& args) {
   return TracedPass(stream, args, "finish", operand, &Device::Finish);
 }
 
-Status TraceDevice::Restore(Stream stream, const RestoreArgs& args) {
-  return TracedPass(stream, args, "restore", "dy", &Device::Restore);
+Status TraceDevice::PoolBackward(Stream stream, const PoolBackwardArgs& args) {
+  return TracedPass(stream, args, "restore", "dy", &Device::PoolBackward);
 }
 
 Status TraceDevice::Norm(Stream stream, const NormArgs& args) {

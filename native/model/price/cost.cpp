@@ -198,7 +198,7 @@ Partial Rates::PartialOf(const AxisArray& counts) const {
 
 double Rates::AgainSeconds(const ConvShape& tile) const {
   const bool again = problem_.also.db && problem_.direction == Direction::kBackwardData;
-  return again ? RestoreSeconds(tile) : 0.0;
+  return again ? PoolBackwardSeconds(tile) : 0.0;
 }
 
 // A convolution of the tile's own size, of which no row is charged twice; db reads its dy once.
@@ -280,7 +280,7 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
   return bytes / (problem_.pool.Elements() > 1 ? wire_.pool : wire_.finish);
 }
 
-double Rates::RestoreSeconds(const ConvShape& tile) const {
+double Rates::PoolBackwardSeconds(const ConvShape& tile) const {
   if (!problem_.restores()) return 0.0;
   double bytes =
       Elements(tile, Operand::kY, problem_.direction) * static_cast<double>(element_bytes_);
@@ -330,7 +330,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   Flow flow;
   flow.varies = traffic.varies;
   if (rates.roles().Stays(operand)) {
-    const double one = rates.RestoreSeconds(ShapeOf(problem, cuts));
+    const double one = rates.PoolBackwardSeconds(ShapeOf(problem, cuts));
     flow.move_seconds = one * static_cast<double>(traffic.transfers);
     return flow;
   }

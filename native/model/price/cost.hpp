@@ -56,7 +56,7 @@ class Rates {
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
   // Making a tile of dy; 0 where that is fetched.
-  [[nodiscard]] double RestoreSeconds(const ConvShape& tile) const;
+  [[nodiscard]] double PoolBackwardSeconds(const ConvShape& tile) const;
   // The pass over a tile that was fetched, see Prologue; 0 where there is none.
   [[nodiscard]] double NormalizeSeconds(const ConvShape& tile) const;
   // What the host takes to enqueue so many steps.

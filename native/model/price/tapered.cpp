@@ -32,11 +32,11 @@ TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& 
   const Partial partial = rates.PartialOf(CountsOf(tiling));
   if (!is_short) {
     return {rates.RunSeconds(usual, partial), rates.FinishSeconds(usual),
-            rates.RestoreSeconds(usual), rates.NormalizeSeconds(usual)};
+            rates.PoolBackwardSeconds(usual), rates.NormalizeSeconds(usual)};
   }
   const ConvShape tile = TileShape(problem, tiling, true);
   return {rates.ShortRunSeconds(tile, usual, partial), rates.FinishSeconds(tile),
-          rates.RestoreSeconds(tile), rates.NormalizeSeconds(tile)};
+          rates.PoolBackwardSeconds(tile), rates.NormalizeSeconds(tile)};
 }
 
 Dims TransferredOf(const OperandStep& operand) {
@@ -89,7 +89,8 @@ void CountShort(const Problem& problem, const Rates& rates, const Tiling& tiling
   }
   Flow& made = totals->flow[Index(Operand::kY)];  // dy, where it is restored
   if (!problem.restores() || !Moves(problem, Operand::kY, tiling.taper.axis)) return;
-  const double usual = rates.RestoreSeconds(usual_tile), ends = rates.RestoreSeconds(end_tile);
+  const double usual = rates.PoolBackwardSeconds(usual_tile),
+               ends = rates.PoolBackwardSeconds(end_tile);
   if (usual > 0.0) made.move_seconds *= 1.0 - share + share * ends / usual;
 }
 

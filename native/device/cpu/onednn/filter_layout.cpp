@@ -84,15 +84,15 @@ Result<std::unique_ptr<FilterLayout>> FilterLayout::Make(std::shared_ptr<Runtime
   Dims piece = dims;
   const int64_t last = (made->Pieces() - 1) * made->step_;
   piece[made->dim_] = dims[made->dim_] - last;
-  OOC_TRY(made->MakeKind(view, desc, piece, last, drains, &made->last_));
+  OOC_TRY(made->PoolForwardKind(view, desc, piece, last, drains, &made->last_));
   if (last == 0) return made;
   piece[made->dim_] = made->step_;
-  OOC_TRY(made->MakeKind(view, desc, piece, 0, drains, &made->inner_));
+  OOC_TRY(made->PoolForwardKind(view, desc, piece, 0, drains, &made->inner_));
   return made;
 }
 
-Status FilterLayout::MakeKind(const View& view, const MemoryDesc& desc, const Dims& piece,
-                              int64_t begin, bool drains, Kind* kind) {
+Status FilterLayout::PoolForwardKind(const View& view, const MemoryDesc& desc, const Dims& piece,
+                                     int64_t begin, bool drains, Kind* kind) {
   const Extents dims = view.FilterDims(piece);
   Extents offset = dims;
   for (int d = 0; d < offset.rank; ++d) offset[d] = d == 0 ? begin : 0;

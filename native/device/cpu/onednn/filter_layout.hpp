@@ -43,8 +43,8 @@ class FilterLayout final : public NativeLayout {
   };
 
   FilterLayout() = default;
-  Status MakeKind(const View& view, const MemoryDesc& desc, const Dims& piece, int64_t begin,
-                  bool drains, Kind* kind);
+  Status PoolForwardKind(const View& view, const MemoryDesc& desc, const Dims& piece, int64_t begin,
+                         bool drains, Kind* kind);
   [[nodiscard]] int64_t Pieces() const;
   [[nodiscard]] Piece PieceAt(int64_t index, void* tile) const;
   Status FetchPieces(const Transfer& transfer) const;

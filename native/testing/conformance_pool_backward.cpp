@@ -1,5 +1,5 @@
-// Tiles of dy that Restore makes of dz and saved bits: of every kind of pool and of none, from
-// tiles that begin before the tensor, in its midst, and that pass its end.
+// Conformance of Device::PoolBackward: every kind of pool and none, for tiles that begin before the
+// tensor, inside it, and that pass its end.
 #include <cmath>
 
 #include "base/checked.hpp"
@@ -16,7 +16,7 @@ constexpr double kShares = 36.0;  // a multiple of what an axis may count, on tw
 struct Restoring {
   TileLayout dy, z, saved;
   Tensor dz, codes, slopes;
-  RestoreArgs args;
+  PoolBackwardArgs args;
 
   [[nodiscard]] std::string Describe() const {
     return Format("a %s tile of dy %s, block %lld, from %s dz %s, mode %d, saved %d",
@@ -28,7 +28,7 @@ struct Restoring {
 
 // Any windows, or those of `square` rows and columns that touch or overlap by one: there are
 // kernels of their own for them; `wide`: that begin with the tensor.
-void RandomPool(Random& random, int64_t square, bool wide, DType dtype, RestoreArgs* args) {
+void RandomPool(Random& random, int64_t square, bool wide, DType dtype, PoolBackwardArgs* args) {
   Problem problem;  // what is saved
   Pool& pool = args->pool;
   pool.mode = static_cast<PoolMode>(random.Between(0, kPoolModes - 1));
@@ -67,7 +67,7 @@ Held Around(int64_t first, int64_t end, int64_t all, Random& random) {
 
 Restoring MakeRestoring(const Device& device, Random& random, int64_t square, bool wide) {
   Restoring made;
-  RestoreArgs& args = made.args;
+  PoolBackwardArgs& args = made.args;
   const DType dtype = static_cast<DType>(random.Between(0, 3));
   RandomPool(random, square, wide, dtype, &args);
   const Pool& pool = args.pool;
@@ -131,7 +131,7 @@ Restoring MakeRestoring(const Device& device, Random& random, int64_t square, bo
 
 // What comes back to element `row` of channel `at` from window `z` of dz.
 double ShareOf(const Restoring& made, Dims at, const Spatial& row, const Spatial& z) {
-  const RestoreArgs& args = made.args;
+  const PoolBackwardArgs& args = made.args;
   const Pool& pool = args.pool;
   double counted = 1.0;
   int64_t place = 0;
@@ -154,7 +154,7 @@ double ShareOf(const Restoring& made, Dims at, const Spatial& row, const Spatial
 
 // One element of the tile, from the definition.
 double RestoredAt(const Restoring& made, const Dims& index) {
-  const RestoreArgs& args = made.args;
+  const PoolBackwardArgs& args = made.args;
   Dims at = index;
   Spatial row{};
   bool coded = true;
@@ -242,7 +242,7 @@ Status PutBytes(Rig& rig, const Restoring& made, void* tile) {
 Status ExpectRestored(Device& device, const Restoring& made) {
   Rig rig(device);
   OOC_ASSIGN(const Stream stream, rig.MainStream());
-  RestoreArgs args = made.args;
+  PoolBackwardArgs args = made.args;
   args.layout = &made.dy;
   OOC_ASSIGN(args.dy, rig.NewBuffer(made.dy.bytes));
   OOC_TRY(device.Fill(stream, args.dy, made.dy.bytes, 0xff));
@@ -255,7 +255,7 @@ Status ExpectRestored(Device& device, const Restoring& made) {
     OOC_ASSIGN(args.saved.data, rig.NewBuffer(made.saved.bytes));
     OOC_TRY(PutBytes(rig, made, args.saved.data));
   }
-  OOC_TRY(device.Restore(stream, args));
+  OOC_TRY(device.PoolBackward(stream, args));
   Tensor wanted(made.dy.shape);
   ForEach({}, wanted.dims, [&](const Dims& index) {
     wanted.at(index) = Rounded(made.dy.dtype, RestoredAt(made, index));

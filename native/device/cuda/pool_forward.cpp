@@ -1,4 +1,4 @@
-#include "device/cuda/make.hpp"
+#include "device/cuda/pool_forward.hpp"
 
 #include <algorithm>
 
@@ -11,14 +11,14 @@ namespace {
 
 int Int(int64_t value) { return static_cast<int>(value); }
 
-MakeKernelArgs NoSlopes() {
-  MakeKernelArgs args{};
+PoolForwardKernelArgs NoSlopes() {
+  PoolForwardKernelArgs args{};
   args.slope_type = kU8;
   return args;
 }
 
 // The finishing of the sums.
-void SetEpilogue(const FinishArgs& from, MakeKernelArgs* to) {
+void SetEpilogue(const FinishArgs& from, PoolForwardKernelArgs* to) {
   const Epilogue& epilogue = from.epilogue;
   to->residual = epilogue.residual ? from.residual : nullptr;
   to->bias = epilogue.bias ? from.bias : nullptr;
@@ -30,7 +30,7 @@ void SetEpilogue(const FinishArgs& from, MakeKernelArgs* to) {
 }
 
 // Every element of y by itself, in place.
-void SetInPlace(const FinishArgs& from, MakeKernelArgs* to) {
+void SetInPlace(const FinishArgs& from, PoolForwardKernelArgs* to) {
   to->z = from.out;
   to->z_type = static_cast<int>(from.layout->dtype);
   SetStrides(*from.layout, &to->z_stride);
@@ -42,8 +42,8 @@ void SetInPlace(const FinishArgs& from, MakeKernelArgs* to) {
 }
 
 // Rows behind the tile are of no use, and tensors may have more of them than an int counts.
-void SetPool(const FinishArgs& from, MakeKernelArgs* to) {
-  const Made& made = from.made;
+void SetPool(const FinishArgs& from, PoolForwardKernelArgs* to) {
+  const PoolOutput& made = from.pooled;
   to->z = made.z.data;
   to->z_type = static_cast<int>(made.z.layout->dtype);
   to->mode = static_cast<int>(made.pool.mode);
@@ -65,7 +65,7 @@ void SetPool(const FinishArgs& from, MakeKernelArgs* to) {
 }
 
 // The bits of elements of what the launch makes.
-void SetBits(const Made& made, MakeKernelArgs* to) {
+void SetBits(const PoolOutput& made, PoolForwardKernelArgs* to) {
   const TileLayout& layout = *made.saved.layout;
   to->saved = static_cast<unsigned char*>(made.saved.data);
   to->bits = made.saving.bits;
@@ -82,14 +82,14 @@ void SetBits(const Made& made, MakeKernelArgs* to) {
 }
 
 // Whether that is the window, and the tile at `y` has room for it.
-bool IsWindow(const MakeKernelArgs& args, const TileLayout& y, int extent) {
+bool IsWindow(const PoolForwardKernelArgs& args, const TileLayout& y, int extent) {
   return args.window[0] == 1 && args.window[1] == extent && args.window[2] == extent &&
          y.shape[4] >= extent && y.shape[5] >= extent;
 }
 
 // Whether each element of z, whose tile has the extents `made`, is one of y, which exists; along W
 // the rows are the same, so that vectors of y are vectors of z.
-bool TakesEach(const MakeKernelArgs& args, const TileLayout& y, const Dims& made) {
+bool TakesEach(const PoolForwardKernelArgs& args, const TileLayout& y, const Dims& made) {
   bool each = args.saved == nullptr && args.first[2] == 0 && made[5] == y.shape[5];
   for (int s = 0; s < 3; ++s) {
     const int64_t rows = made[3 + s];
@@ -99,52 +99,52 @@ bool TakesEach(const MakeKernelArgs& args, const TileLayout& y, const Dims& made
   return each;
 }
 
-MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y, const Dims& made) {
-  if (args.type == kF64 || !OnlyCuts(args) || args.slope_type != kU8) return kMakeAny;
+PoolForwardKind KindOf(const PoolForwardKernelArgs& args, const TileLayout& y, const Dims& made) {
+  if (args.type == kF64 || !OnlyCuts(args) || args.slope_type != kU8) return kPoolForwardAny;
   const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
-  if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
-  if (largest && TakesEach(args, y, made)) return kMakeMax1;
-  if (IsWindow(args, y, 2)) return largest ? kMakeMax2 : kMakeAverage2;
-  return largest && IsWindow(args, y, 3) ? kMakeMax3 : kMakeAny;
+  if (args.mode == static_cast<int>(PoolMode::kNone)) return kPoolForwardEach;
+  if (largest && TakesEach(args, y, made)) return kPoolForwardMax1;
+  if (IsWindow(args, y, 2)) return largest ? kPoolForwardMax2 : kPoolForwardAverage2;
+  return largest && IsWindow(args, y, 3) ? kPoolForwardMax3 : kPoolForwardAny;
 }
 
 // How many neighbours a thread makes of a known kind: of channels where these lie `across`; 1 where
 // y has no such vectors.
-int MadeAtOnce(const MakeKernelArgs& args, const TileLayout& y, bool across) {
-  if (!IsVectors(y, args.y, across ? 2 : 5, kMakeVector)) return 1;
-  const bool each = args.kind == kMakeEach || args.kind == kMakeMax1;
-  if (across || each) return kMakeVector;
-  const int before = args.kind == kMakeMax3 ? 1 : 0;  // columns, see MakeKnown
-  const bool vectors = args.step[2] == 2 && (args.first[2] + before) % kMakeVector == 0;
+int MadeAtOnce(const PoolForwardKernelArgs& args, const TileLayout& y, bool across) {
+  if (!IsVectors(y, args.y, across ? 2 : 5, kPoolForwardVector)) return 1;
+  const bool each = args.kind == kPoolForwardEach || args.kind == kPoolForwardMax1;
+  if (across || each) return kPoolForwardVector;
+  const int before = args.kind == kPoolForwardMax3 ? 1 : 0;  // columns, see PoolForwardKnown
+  const bool vectors = args.step[2] == 2 && (args.first[2] + before) % kPoolForwardVector == 0;
   return vectors && args.z_width % 2 == 0 ? 2 : 1;
 }
 
 // What of its kind of work a thread makes at once. Only float sums are of a known kind, and only
 // single neighbours are left to any kind where channels lie nearest.
-void SetMade(const TileLayout& y, const TileLayout& z, bool across, MakeKernelArgs* to) {
-  if (to->type != kF32) to->kind = kMakeAny;
-  to->made = to->kind == kMakeAny ? 1 : MadeAtOnce(*to, y, across);
-  if (across && to->made == 1) to->kind = kMakeAny;
+void SetPooled(const TileLayout& y, const TileLayout& z, bool across, PoolForwardKernelArgs* to) {
+  if (to->type != kF32) to->kind = kPoolForwardAny;
+  to->made = to->kind == kPoolForwardAny ? 1 : MadeAtOnce(*to, y, across);
+  if (across && to->made == 1) to->kind = kPoolForwardAny;
   to->z_vector = IsVectors(z, to->z, across ? 2 : 5, to->made) ? 1 : 0;
 }
 
 // How what is made, of that layout, is shared out.
-MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const TileLayout& made,
-                int multiprocessors) {
+PoolForwardPlan Shared(const FinishArgs& from, PoolForwardKernelArgs args, const TileLayout& made,
+                       int multiprocessors) {
   const TileLayout& y = *from.layout;
   args.y = from.out;
   args.type = static_cast<int>(y.dtype);
   SetStrides(y, &args.y_stride);
   args.kind = KindOf(args, y, made.shape);
-  MakePlan plan;
-  const TileLayout* const saved = args.saved != nullptr ? from.made.saved.layout : nullptr;
+  PoolForwardPlan plan;
+  const TileLayout* const saved = args.saved != nullptr ? from.pooled.saved.layout : nullptr;
   plan.dense = PlanDense(args, y, made, saved, multiprocessors);
   const bool across = made.shape[2] > 1 && y.stride[2] < y.stride[5];
-  SetMade(y, made, across, &args);
+  SetPooled(y, made, across, &args);
   args.group_channels = Int(made.shape[2]);
   Dims extents = made.shape;
   if (across) extents[2] /= args.made;
-  const ShareUnits units{across, kMakeGroup, across ? 1 : kMakeGroup / args.made};
+  const ShareUnits units{across, kPoolForwardGroup, across ? 1 : kPoolForwardGroup / args.made};
   const Sharing sharing = ShareOut(extents, units, multiprocessors);
   args.shares = sharing.shares;
   plan.args = args;
@@ -155,26 +155,26 @@ MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const TileLayout& m
 
 }  // namespace
 
-Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors) {
-  const Made& made = args.made;
+Result<std::vector<PoolForwardPlan>> PlanPoolForward(const FinishArgs& args, int multiprocessors) {
+  const PoolOutput& made = args.pooled;
   OOC_TRY(CheckPlain(*args.layout));
-  for (const MadeTile* tile : {&made.z, &made.saved}) {
+  for (const PooledTile* tile : {&made.z, &made.saved}) {
     if (tile->data != nullptr) OOC_TRY(CheckPlain(*tile->layout));
   }
-  std::vector<MakePlan> plans;
+  std::vector<PoolForwardPlan> plans;
   for (const int64_t extent : args.layout->shape) {
     if (extent == 0) return plans;
   }
   const bool alive = made.saved.data != nullptr && made.saving.what == Saved::kAlive;
   if (alive) {
-    MakeKernelArgs first = NoSlopes();
+    PoolForwardKernelArgs first = NoSlopes();
     SetEpilogue(args, &first);
     SetInPlace(args, &first);
     SetBits(made, &first);
     plans.push_back(Shared(args, first, *args.layout, multiprocessors));
   }
   if (made.z.data == nullptr) return plans;
-  MakeKernelArgs pool = NoSlopes();
+  PoolForwardKernelArgs pool = NoSlopes();
   SetEpilogue(alive ? FinishArgs{} : args, &pool);
   SetPool(args, &pool);
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
@@ -185,13 +185,13 @@ Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocesso
 std::optional<DensePlan> PlanDenseFinish(const FinishArgs& args, int multiprocessors) {
   const bool plain = !args.layout->opaque && args.layout->channel_block == 1;
   if (!plain || (args.old != nullptr && args.beta != 0.0)) return std::nullopt;
-  MakeKernelArgs in_place = NoSlopes();
+  PoolForwardKernelArgs in_place = NoSlopes();
   SetEpilogue(args, &in_place);
   SetInPlace(args, &in_place);
   in_place.y = args.out;
   in_place.type = in_place.z_type;
   if (!OnlyCuts(in_place)) return std::nullopt;
-  in_place.kind = kMakeEach;
+  in_place.kind = kPoolForwardEach;
   return PlanDense(in_place, *args.layout, *args.layout, nullptr, multiprocessors);
 }
 

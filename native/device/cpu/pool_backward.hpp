@@ -5,7 +5,7 @@
 
 namespace oocdnn::cpu {
 
-// See RestoreArgs. Channels that a blocked tile has beyond the tensor's are zero.
-Status RestoreTile(const RestoreArgs& args, Parallel& parallel);
+// See PoolBackwardArgs. Channels that a blocked tile has beyond the tensor's are zero.
+Status PoolBackwardTile(const PoolBackwardArgs& args, Parallel& parallel);
 
 }  // namespace oocdnn::cpu

@@ -1,5 +1,5 @@
-// What Finish makes beside the sum's own tile: z of every kind of pool, and bits for backward, from
-// tiles that begin before the tensor, in its midst, and that pass its end.
+// Conformance of the outputs of Device::Finish: z of every kind of pool, and bits for backward, for
+// tiles that begin before the tensor, inside it, and that pass its end.
 #include <cmath>
 
 #include "base/checked.hpp"
@@ -15,10 +15,10 @@ struct Making {
   TileLayout y, z, saved;
   Tensor sums;
   Epilogue epilogue;
-  Made made;
+  PoolOutput pooled;
 
   [[nodiscard]] std::string Describe() const {
-    const Pool& pool = made.pool;
+    const Pool& pool = pooled.pool;
     return Format(
         "z of %s %s from a %s tile of y %s, block %lld, mode %d, window %lldx%lldx%lld, activation "
         "%d, saved %d",
@@ -26,7 +26,7 @@ struct Making {
         static_cast<long long>(y.channel_block), static_cast<int>(pool.mode),
         static_cast<long long>(pool.window[0]), static_cast<long long>(pool.window[1]),
         static_cast<long long>(pool.window[2]), static_cast<int>(epilogue.activation),
-        static_cast<int>(made.saving.what));
+        static_cast<int>(pooled.saving.what));
   }
 };
 
@@ -67,7 +67,7 @@ double SlopeOf(const Epilogue& epilogue, double u) {
 // Elements of y's sums by their place in the tensor; only those that exist are asked for.
 double SumAt(const Making& making, const Dims& channel, const Spatial& row) {
   Dims at = channel;
-  for (int s = 0; s < 3; ++s) at[3 + s] = row[s] - making.made.y_origin[s];
+  for (int s = 0; s < 3; ++s) at[3 + s] = row[s] - making.pooled.y_origin[s];
   return making.sums.at(at);
 }
 
@@ -79,7 +79,7 @@ struct Wanted {
 
 // One element of z, from the definition.
 Wanted PooledAt(const Making& making, const Dims& index) {
-  const Made& made = making.made;
+  const PoolOutput& made = making.pooled;
   const Pool& pool = made.pool;
   Spatial first{};
   for (int s = 0; s < 3; ++s) {
@@ -118,7 +118,7 @@ Wanted PooledAt(const Making& making, const Dims& index) {
 
 // Code and slope of element `index` of what is saved, its last index counted in elements.
 Wanted SavedAt(const Making& making, const Dims& index) {
-  const Made& made = making.made;
+  const PoolOutput& made = making.pooled;
   if (made.saving.what == Saved::kWinners) {
     return index[5] < making.z.shape[5] ? PooledAt(making, index) : Wanted{};
   }
@@ -136,7 +136,7 @@ Wanted SavedAt(const Making& making, const Dims& index) {
 
 // Of what is saved: whether its row of z or y exists.
 bool RowIsThere(const Making& making, const Dims& index) {
-  const Made& made = making.made;
+  const PoolOutput& made = making.pooled;
   const bool winners = made.saving.what == Saved::kWinners;
   bool there = true;
   for (int s = 0; s < 2; ++s) {
@@ -149,7 +149,7 @@ bool RowIsThere(const Making& making, const Dims& index) {
 
 // Of elements with slopes. A slope that is no number may be any such.
 double SlopeByteAt(const Making& making, const Dims& index, double seen) {
-  const Saving& saving = making.made.saving;
+  const Saving& saving = making.pooled.saving;
   Dims element = index;
   element[5] = index[5] * 8 / saving.bits;
   const int64_t byte = index[5] - element[5] * saving.bits / 8, slope_bytes = SizeOf(saving.slope);
@@ -159,8 +159,8 @@ double SlopeByteAt(const Making& making, const Dims& index, double seen) {
 }
 
 double ByteAt(const Making& making, const Dims& index, double seen) {
-  if (making.made.saving.slopes()) return SlopeByteAt(making, index, seen);
-  const int64_t bits = making.made.saving.bits;
+  if (making.pooled.saving.slopes()) return SlopeByteAt(making, index, seen);
+  const int64_t bits = making.pooled.saving.bits;
   uint32_t byte = 0;
   for (int64_t bit = 0; bit < 8; ++bit) {
     Dims element = index;
@@ -177,13 +177,13 @@ Saving SavingOf(const Making& making, DType dtype) {
   problem.saves = true;
   problem.dtype = dtype;
   problem.epilogue = making.epilogue;
-  problem.pool = making.made.pool;
+  problem.pool = making.pooled.pool;
   return problem.saving();
 }
 
 // Of the tiles' shapes: the bits' layout, and small integers, zeros of either sign, and NaNs.
 void FillSums(Random& random, bool several, Making* making) {
-  const Saving& saving = making->made.saving;
+  const Saving& saving = making->pooled.saving;
   Dims saved = saving.what == Saved::kAlive ? making->y.shape : making->z.shape;
   saved[5] = saving.RowBytes(saved[5]);
   making->saved = PlainLayout(DType::kByte, saved);
@@ -200,7 +200,7 @@ void FillSums(Random& random, bool several, Making* making) {
 // `wide`: of channels and rows that kernels work on in vectors.
 Making MakeMaking(const Device& device, Random& random, int64_t square, bool wide) {
   Making making;
-  Made& made = making.made;
+  PoolOutput& made = making.pooled;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
   made.pool.ceil = random.Between(0, 2) == 0;
   making.epilogue = RandomEpilogue(random);
@@ -238,9 +238,9 @@ enum class Order : int { kOfSums = 0, kOther = 1 };
 
 // Whole tiles whose windows lie side by side and all exist: finishing passes of dense tiles. Bits
 // are saved of every other. `narrow`: sums in a type of 16 bits.
-Making MakeDense(Random& random, bool narrow, Order order = Order::kOfSums) {
+Making PoolForwardDense(Random& random, bool narrow, Order order = Order::kOfSums) {
   Making making;
-  Made& made = making.made;
+  PoolOutput& made = making.pooled;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
   making.epilogue = RandomEpilogue(random);
   const int64_t square = random.Between(1, 2);
@@ -275,26 +275,26 @@ Status ExpectMade(Device& device, const Making& making) {
   FinishArgs args;
   args.layout = &making.y;
   args.epilogue = making.epilogue;
-  args.made = making.made;
+  args.pooled = making.pooled;
   OOC_ASSIGN(args.out, rig.NewTile(making.sums, Operand::kY, making.y));
-  OOC_ASSIGN(args.made.z.data, rig.NewBuffer(making.z.bytes));
-  args.made.z.layout = &making.z;
-  const bool saves = making.made.saving.what != Saved::kNothing;
+  OOC_ASSIGN(args.pooled.z.data, rig.NewBuffer(making.z.bytes));
+  args.pooled.z.layout = &making.z;
+  const bool saves = making.pooled.saving.what != Saved::kNothing;
   if (saves) {
-    OOC_ASSIGN(args.made.saved.data, rig.NewBuffer(making.saved.bytes));
-    args.made.saved.layout = &making.saved;
+    OOC_ASSIGN(args.pooled.saved.data, rig.NewBuffer(making.saved.bytes));
+    args.pooled.saved.layout = &making.saved;
   }
   OOC_TRY(device.Finish(stream, args));
   Tensor z(making.z.shape);
   ForEach({}, z.dims, [&](const Dims& index) {
     z.at(index) = Rounded(making.z.dtype, Rounded(making.y.dtype, PooledAt(making, index).value));
   });
-  OOC_ASSIGN(const Tensor seen, rig.Download(Operand::kZ, making.z, args.made.z.data));
+  OOC_ASSIGN(const Tensor seen, rig.Download(Operand::kZ, making.z, args.pooled.z.data));
   const std::string difference = FirstDifference(seen, z, Equality::kBits);
   OOC_EXPECT(difference.empty(), "%s: %s", making.Describe().c_str(), difference.c_str());
   if (!saves) return {};
   Tensor bytes(making.saved.shape);
-  OOC_ASSIGN(const Tensor saved, BytesIn(rig, stream, making.saved, args.made.saved.data));
+  OOC_ASSIGN(const Tensor saved, BytesIn(rig, stream, making.saved, args.pooled.saved.data));
   ForEach({}, bytes.dims, [&](const Dims& index) {
     const bool there = RowIsThere(making, index);
     bytes.at(index) = there ? ByteAt(making, index, saved.at(index)) : saved.at(index);
@@ -330,7 +330,7 @@ Status WidePools(Device& device) {
 
 Status DensePools(Device& device) {
   Random random(81);
-  for (int i = 0; i < kSquares; ++i) OOC_TRY(ExpectMade(device, MakeDense(random, false)));
+  for (int i = 0; i < kSquares; ++i) OOC_TRY(ExpectMade(device, PoolForwardDense(random, false)));
   return {};
 }
 
@@ -339,7 +339,7 @@ Status DensePools(Device& device) {
 Status TurnedPools(Device& device) {
   Random random(83);
   for (int i = 0; i < kSquares; ++i) {
-    OOC_TRY(ExpectMade(device, MakeDense(random, false, Order::kOther)));
+    OOC_TRY(ExpectMade(device, PoolForwardDense(random, false, Order::kOther)));
   }
   return {};
 }
@@ -348,7 +348,7 @@ Status TurnedPools(Device& device) {
 Status NarrowPools(Device& device) {
   Random random(82);
   for (int i = 0; i < kSquares; ++i) {
-    Making making = MakeDense(random, true);
+    Making making = PoolForwardDense(random, true);
     if (i % 4 == 0)
       making.y = PlainLayout(making.y.dtype, making.y.shape, random.Between(0, 1) == 1);
     OOC_TRY(ExpectMade(device, making));

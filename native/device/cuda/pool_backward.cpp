@@ -1,6 +1,6 @@
 // Rows are counted from those of the tile of dy, and what is far behind it does not matter: so ints
 // hold them, whatever the tensor's size.
-#include "device/cuda/restore.hpp"
+#include "device/cuda/pool_backward.hpp"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace {
 
 int Int(int64_t value) { return static_cast<int>(value); }
 
-void SetAxis(const RestoreArgs& from, int s, RestoreKernelArgs* to) {
+void SetAxis(const PoolBackwardArgs& from, int s, PoolBackwardKernelArgs* to) {
   const Pool& pool = from.pool;
   const int64_t origin = from.box.origin[3 + s], rows = from.layout->shape[3 + s];
   const int64_t beyond = rows + 2 * pool.window[s];  // no window that reaches the tile ends there
@@ -39,55 +39,55 @@ bool IsWindow(const Pool& pool, int64_t extent, int64_t step) {
   return pool.window == Spatial{1, extent, extent} && pool.stride == Spatial{1, step, step};
 }
 
-RestoreKind KindOf(const RestoreArgs& args) {
+PoolBackwardKind KindOf(const PoolBackwardArgs& args) {
   const bool known = args.layout->dtype == args.z.layout->dtype &&
                      args.layout->dtype != DType::kFloat64 && !args.saving.slopes();
-  if (!known) return kRestoreAny;
+  if (!known) return kPoolBackwardAny;
   const Saved saved = args.saving.what;
   switch (args.pool.mode) {
-    case PoolMode::kNone: return saved == Saved::kAlive ? kRestoreEach : kRestoreAny;
+    case PoolMode::kNone: return saved == Saved::kAlive ? kPoolBackwardEach : kPoolBackwardAny;
     case PoolMode::kMax:
-      if (saved != Saved::kWinners) return kRestoreAny;
-      if (IsWindow(args.pool, 2, 2)) return kRestoreMax2;
-      return IsWindow(args.pool, 3, 2) ? kRestoreMax3 : kRestoreAny;
-    default: return IsWindow(args.pool, 2, 2) ? kRestoreAverage2 : kRestoreAny;
+      if (saved != Saved::kWinners) return kPoolBackwardAny;
+      if (IsWindow(args.pool, 2, 2)) return kPoolBackwardMax2;
+      return IsWindow(args.pool, 3, 2) ? kPoolBackwardMax3 : kPoolBackwardAny;
+    default: return IsWindow(args.pool, 2, 2) ? kPoolBackwardAverage2 : kPoolBackwardAny;
   }
 }
 
 // How patches of a known kind lie on the tile of dy: their extents, in patches.
-Dims PatchOut(const RestoreArgs& from, bool across, RestoreKernelArgs* to) {
-  const int step = to->kind == kRestoreEach ? 1 : 2, axis = across ? 2 : 5;
+Dims PatchOut(const PoolBackwardArgs& from, bool across, PoolBackwardKernelArgs* to) {
+  const int step = to->kind == kPoolBackwardEach ? 1 : 2, axis = across ? 2 : 5;
   Dims extents = from.layout->shape;
-  bool vector = IsVectors(*from.layout, from.dy, axis, kRestoreVector);
-  if (across || to->kind == kRestoreEach) {
-    vector = vector && IsVectors(*from.z.layout, from.z.data, axis, kRestoreVector);
+  bool vector = IsVectors(*from.layout, from.dy, axis, kPoolBackwardVector);
+  if (across || to->kind == kPoolBackwardEach) {
+    vector = vector && IsVectors(*from.z.layout, from.z.data, axis, kPoolBackwardVector);
   }
-  if (!across && to->kind == kRestoreEach) {
-    const auto whole = [](int column) { return column % kRestoreVector == 0; };
+  if (!across && to->kind == kPoolBackwardEach) {
+    const auto whole = [](int column) { return column % kPoolBackwardVector == 0; };
     vector = vector && whole(to->lead[2]) && whole(to->z_begin[2]) && whole(to->z_end[2]);
   }
-  const bool within = step == 2 && to->kind != kRestoreMax3 && to->lead[2] % 2 != 0;
+  const bool within = step == 2 && to->kind != kPoolBackwardMax3 && to->lead[2] % 2 != 0;
   to->vector = vector && (across || !within) ? 1 : 0;
   to->start[0] = step == 2 ? to->lead[1] & 1 : 0;
   to->start[1] = across ? (step == 2 ? to->lead[2] & 1 : 0) : within ? 1 : 0;
   extents[4] = CeilDiv(extents[4] + to->start[0], step);
-  extents[5] = CeilDiv(extents[5] + to->start[1], across ? step : kRestoreVector);
-  if (across) extents[2] = CeilDiv(extents[2], kRestoreVector);
+  extents[5] = CeilDiv(extents[5] + to->start[1], across ? step : kPoolBackwardVector);
+  if (across) extents[2] = CeilDiv(extents[2], kPoolBackwardVector);
   return extents;
 }
 
 }  // namespace
 
-Result<RestorePlan> PlanRestore(const RestoreArgs& args, int multiprocessors) {
+Result<PoolBackwardPlan> PlanPoolBackward(const PoolBackwardArgs& args, int multiprocessors) {
   for (const TileLayout* layout : {args.layout, args.z.layout, args.saved.layout}) {
     if (layout != nullptr) OOC_TRY(CheckPlain(*layout));
   }
-  RestorePlan plan;
+  PoolBackwardPlan plan;
   plan.shape.blocks = 0;
   int64_t elements = 1;
   for (const int64_t extent : args.layout->shape) elements *= extent;
   if (elements == 0) return plan;
-  RestoreKernelArgs& kernel = plan.args;
+  PoolBackwardKernelArgs& kernel = plan.args;
   kernel.dy = args.dy;
   kernel.dz = args.z.data;
   kernel.saved = static_cast<const unsigned char*>(args.saved.data);
@@ -108,9 +108,9 @@ Result<RestorePlan> PlanRestore(const RestoreArgs& args, int multiprocessors) {
   kernel.channels = Int(args.layout->shape[2]);
   for (int s = 0; s < 2; ++s) kernel.rows[s] = Int(args.layout->shape[4 + s]);
   const bool across = args.layout->shape[2] > 1 && args.layout->stride[2] < args.layout->stride[5];
-  const ShareUnits units{across, across ? kRestoreGroup : 1, 1};
+  const ShareUnits units{across, across ? kPoolBackwardGroup : 1, 1};
   const Dims extents =
-      kernel.kind == kRestoreAny ? args.layout->shape : PatchOut(args, across, &kernel);
+      kernel.kind == kPoolBackwardAny ? args.layout->shape : PatchOut(args, across, &kernel);
   const Sharing sharing = ShareOut(extents, units, multiprocessors);
   kernel.shares = sharing.shares;
   plan.shape = sharing.shape;

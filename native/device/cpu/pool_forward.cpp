@@ -1,5 +1,5 @@
 // One row along W at a time.
-#include "device/cpu/make.hpp"
+#include "device/cpu/pool_forward.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ struct Span1 {
   int64_t begin = 0, end = 0, place = 0, counted = 0;
 };
 
-Span1 WindowAt(const Made& made, int axis, int64_t z) {
+Span1 WindowAt(const PoolOutput& made, int axis, int64_t z) {
   const Pool& pool = made.pool;
   const int64_t first = (made.z_origin[axis] + z) * pool.stride[axis] - pool.pad_before[axis];
   const int64_t last = first + pool.window[axis];
@@ -66,11 +66,11 @@ template <class T, bool kSlopes>
 class Windows {
  public:
   Windows(const FinishArgs& args, int64_t d, int64_t h)
-      : made_(args.made),
+      : made_(args.pooled),
         epilogue_(args.epilogue),
         stride_(args.layout->stride),
-        d_(WindowAt(args.made, 0, d)),
-        h_(WindowAt(args.made, 1, h)) {}
+        d_(WindowAt(args.pooled, 0, d)),
+        h_(WindowAt(args.pooled, 1, h)) {}
 
   Pooled<T> At(const T* channel, int64_t w) const {
     const Span1 span = WindowAt(made_, 2, w);
@@ -115,13 +115,13 @@ class Windows {
     return {counted > 0 ? sum / static_cast<T>(counted) : T(0)};
   }
 
-  const Made& made_;
+  const PoolOutput& made_;
   const Epilogue& epilogue_;
   const Dims& stride_;
   Span1 d_, h_;
 };
 
-uint8_t* SavedRow(const MadeTile& saved, int64_t n, int64_t channel, int64_t d, int64_t h) {
+uint8_t* SavedRow(const PooledTile& saved, int64_t n, int64_t channel, int64_t d, int64_t h) {
   return static_cast<uint8_t*>(saved.data) + RowAt(*saved.layout, n, channel, d, h);
 }
 
@@ -129,7 +129,7 @@ uint8_t* SavedRow(const MadeTile& saved, int64_t n, int64_t channel, int64_t d, 
 template <class T, class Stored>
 class SingleElements {
  public:
-  explicit SingleElements(const FinishArgs& args) : made_(args.made), y_(*args.layout) {}
+  explicit SingleElements(const FinishArgs& args) : made_(args.pooled), y_(*args.layout) {}
 
   // Whether that is what these windows are. An average is not, for the sign of a zero.
   [[nodiscard]] bool Serve() const {
@@ -155,7 +155,7 @@ class SingleElements {
     return (made_.z_origin[axis] + z) * made_.pool.stride[axis] - made_.y_origin[axis];
   }
 
-  const Made& made_;
+  const PoolOutput& made_;
   const TileLayout& y_;
 };
 
@@ -163,7 +163,7 @@ class SingleElements {
 // share a byte with the last.
 template <class T, class Stored, bool kSlopes>
 void PoolRows(const FinishArgs& args, Parallel& parallel) {
-  const Made& made = args.made;
+  const PoolOutput& made = args.pooled;
   const TileLayout& layout = *made.z.layout;
   Spatial rows;
   for (int s = 0; s < 3; ++s) {
@@ -194,7 +194,7 @@ void PoolRows(const FinishArgs& args, Parallel& parallel) {
 // Rows of bits of y. Those of elements that no window reaches, or behind the last, are zero.
 template <class T>
 void AliveRows(const FinishArgs& args, Parallel& parallel) {
-  const Made& made = args.made;
+  const PoolOutput& made = args.pooled;
   const TileLayout& y = *args.layout;
   const int64_t origin = made.y_origin[2];
   const int64_t end = made.pool.RowsReached(2, made.extent[2]);
@@ -214,7 +214,7 @@ void AliveRows(const FinishArgs& args, Parallel& parallel) {
 // Rows of slopes of y, from sums that are still to be activated; zeros where AliveRows has them.
 template <class T>
 void SlopeRows(const FinishArgs& args, Parallel& parallel) {
-  const Made& made = args.made;
+  const PoolOutput& made = args.pooled;
   const TileLayout& y = *args.layout;
   const int64_t origin = made.y_origin[2], elements = made.saved.layout->shape[5] * 8;
   const int64_t end = made.pool.RowsReached(2, made.extent[2]);
@@ -230,28 +230,28 @@ void SlopeRows(const FinishArgs& args, Parallel& parallel) {
 }
 
 template <class T, bool kSlopes>
-void MakePooled(const FinishArgs& args, Parallel& parallel) {
+void PoolForwardPooled(const FinishArgs& args, Parallel& parallel) {
   if constexpr (std::is_same_v<T, double>) {
     PoolRows<double, double, kSlopes>(args, parallel);
   } else {
-    WithType(args.made.z.layout->dtype,
+    WithType(args.pooled.z.layout->dtype,
              [&](auto stored) { PoolRows<float, decltype(stored), kSlopes>(args, parallel); });
   }
 }
 
 template <class T>
 void Make(const FinishArgs& args, Parallel& parallel) {
-  const Made& made = args.made;
+  const PoolOutput& made = args.pooled;
   if (made.saving.what == Saved::kAlive) AliveRows<T>(args, parallel);
-  if (made.z.data != nullptr) MakePooled<T, false>(args, parallel);
+  if (made.z.data != nullptr) PoolForwardPooled<T, false>(args, parallel);
 }
 
 // From sums that are finished but for the activation. A maximum's windows activate them as they
 // read them; otherwise that is done in place, once the slopes are taken.
 template <class T>
-Status MakeSloped(const FinishArgs& args, Parallel& parallel) {
-  if (args.made.saving.what == Saved::kWinners) {
-    MakePooled<T, true>(args, parallel);
+Status PoolForwardSloped(const FinishArgs& args, Parallel& parallel) {
+  if (args.pooled.saving.what == Saved::kWinners) {
+    PoolForwardPooled<T, true>(args, parallel);
     return {};
   }
   SlopeRows<T>(args, parallel);
@@ -261,17 +261,17 @@ Status MakeSloped(const FinishArgs& args, Parallel& parallel) {
   rest.epilogue.activation = args.epilogue.activation;
   rest.epilogue.parameter = args.epilogue.parameter;
   OOC_TRY(FinishTile(rest, parallel));
-  if (args.made.z.data != nullptr) MakePooled<T, false>(args, parallel);
+  if (args.pooled.z.data != nullptr) PoolForwardPooled<T, false>(args, parallel);
   return {};
 }
 
 template <class T>
 Status FinishSums(const FinishArgs& args, Parallel& parallel) {
-  if (args.made.saving.slopes()) {
+  if (args.pooled.saving.slopes()) {
     FinishArgs sums = args;
     sums.epilogue.activation = Activation::kIdentity;
     OOC_TRY(FinishTile(sums, parallel));
-    return MakeSloped<T>(args, parallel);
+    return PoolForwardSloped<T>(args, parallel);
   }
   OOC_TRY(FinishTile(args, parallel));
   Make<T>(args, parallel);
@@ -280,8 +280,8 @@ Status FinishSums(const FinishArgs& args, Parallel& parallel) {
 
 }  // namespace
 
-Status FinishAndMake(const FinishArgs& args, Parallel& parallel) {
-  if (!args.made.any()) return FinishTile(args, parallel);
+Status FinishAndPool(const FinishArgs& args, Parallel& parallel) {
+  if (!args.pooled.any()) return FinishTile(args, parallel);
   switch (args.layout->dtype) {
     case DType::kFloat64: return FinishSums<double>(args, parallel);
     case DType::kFloat32: return FinishSums<float>(args, parallel);

@@ -1,4 +1,4 @@
-// A tile of dy from one of dz and saved bits, as arguments of ooc_restore.
+// Arguments of ooc_pool_backward, from those of Device::PoolBackward.
 #pragma once
 
 #include "device/cuda/gpu.hpp"
@@ -6,12 +6,12 @@
 
 namespace oocdnn::cuda {
 
-struct RestorePlan {
-  RestoreKernelArgs args{};
+struct PoolBackwardPlan {
+  PoolBackwardKernelArgs args{};
   LaunchShape shape;  // no blocks: nothing to do
 };
 
 // Arithmetic only. kUnsupported for layouts that are not plain.
-Result<RestorePlan> PlanRestore(const RestoreArgs& args, int multiprocessors);
+Result<PoolBackwardPlan> PlanPoolBackward(const PoolBackwardArgs& args, int multiprocessors);
 
 }  // namespace oocdnn::cuda

@@ -1,25 +1,25 @@
 // The pass over finished sums that makes z, or bits for backward, or both, in one read of the tile;
-// see Made.
+// see PoolOutput.
 #pragma once
 
-#include "device/cuda/make_one.cuh"
+#include "device/cuda/pool_forward_one.cuh"
 #include "device/cuda/shares.cuh"
 
 namespace oocdnn::cuda {
 
 // What a thread makes: `count` elements, for it to write, or none, and then its walk stays at the
 // tile's first; and where their bits go.
-struct MakeTask {
-  MakeWalk walk;
+struct PoolForwardTask {
+  PoolForwardWalk walk;
   int count, w;                         // of the first element, in z's tile
   bool inside, there;                   // all windows' sums exist; z exists but for what W says
   int saved, saved_step, bytes, loops;  // of the bits: bytes are left in the row
 };
 
 template <bool kAcross>
-OOC_HOST_DEVICE MakeWalk WalkFrom(const MakeKernelArgs& args, const SharePlace& at) {
+OOC_HOST_DEVICE PoolForwardWalk WalkFrom(const PoolForwardKernelArgs& args, const SharePlace& at) {
   const int loop = kAcross ? 5 : args.shares.loop;
-  MakeWalk walk{};
+  PoolForwardWalk walk{};
   walk.first[0] = args.first[0] + at.d * args.step[0];
   walk.first[1] = args.first[1] + at.h * args.step[1];
   walk.first[2] = args.first[2] + at.w * args.step[2];
@@ -36,7 +36,7 @@ OOC_HOST_DEVICE MakeWalk WalkFrom(const MakeKernelArgs& args, const SharePlace& 
 }
 
 // Whether all windows of a thread lie inside along one axis: it has `count` rows from `row` on.
-OOC_HOST_DEVICE bool Inside(const MakeKernelArgs& args, int axis, int row, int count) {
+OOC_HOST_DEVICE bool Inside(const PoolForwardKernelArgs& args, int axis, int row, int count) {
   const int first = args.first[axis] + row * args.step[axis];
   return first >= args.begin[axis] &&
          first + (count - 1) * args.step[axis] + args.window[axis] <= args.end[axis] &&
@@ -45,42 +45,44 @@ OOC_HOST_DEVICE bool Inside(const MakeKernelArgs& args, int axis, int row, int c
 
 // Where the bits of the group at `at` go.
 template <bool kAcross>
-OOC_HOST_DEVICE void PlaceBits(const MakeKernelArgs& args, const SharePlace& at, MakeTask* task) {
+OOC_HOST_DEVICE void PlaceBits(const PoolForwardKernelArgs& args, const SharePlace& at,
+                               PoolForwardTask* task) {
   if (args.saved == nullptr || at.d >= args.saved_rows[0] || at.h >= args.saved_rows[1]) return;
-  const int before = at.w / kMakeGroup * args.bits;
+  const int before = at.w / kPoolForwardGroup * args.bits;
   task->saved = OffsetOf(args.saved_stride, at) + at.d * args.saved_stride[3] +
                 at.h * args.saved_stride[4] + before;
   task->bytes = args.row_bytes - before;
   task->saved_step = kAcross ? 0 : args.saved_stride[args.shares.loop];
 }
 
-// The threads that make a group together, each kMade neighbours of it, or of channels.
-template <bool kAcross, int kMade>
+// The threads that make a group together, each kPooled neighbours of it, or of channels.
+template <bool kAcross, int kPooled>
 OOC_HOST_DEVICE constexpr int ThreadsOf() {
-  return kAcross ? 1 : kMakeGroup / kMade;
+  return kAcross ? 1 : kPoolForwardGroup / kPooled;
 }
 
-template <bool kAcross, int kMade>
-OOC_HOST_DEVICE MakeTask TaskAt(const MakeKernelArgs& args, unsigned base, unsigned thread) {
-  constexpr int kThreads = ThreadsOf<kAcross, kMade>();
+template <bool kAcross, int kPooled>
+OOC_HOST_DEVICE PoolForwardTask TaskAt(const PoolForwardKernelArgs& args, unsigned base,
+                                       unsigned thread) {
+  constexpr int kThreads = ThreadsOf<kAcross, kPooled>();
   const unsigned number = base + thread / kThreads;
-  MakeTask task{};
+  PoolForwardTask task{};
   // Threads without work read at the tile's first, where windows of three have no vectors.
-  task.inside = kMade != 2 || args.kind != kMakeMax3;
+  task.inside = kPooled != 2 || args.kind != kPoolForwardMax3;
   if (number >= args.shares.count) return task;
-  SharePlace at = PlaceAt<kAcross, kMakeGroup>(args.shares, number);
+  SharePlace at = PlaceAt<kAcross, kPoolForwardGroup>(args.shares, number);
   const int left = LoopsFrom<kAcross>(args.shares, at);
-  at.c *= kAcross ? kMade : 1;
+  at.c *= kAcross ? kPooled : 1;
   PlaceBits<kAcross>(args, at, &task);
-  task.loops = kAcross ? kMakeGroup : left;
-  at.w += static_cast<int>(thread % kThreads) * kMade;
+  task.loops = kAcross ? kPoolForwardGroup : left;
+  at.w += static_cast<int>(thread % kThreads) * kPooled;
   task.w = at.w;
   task.count = kAcross || at.w < args.z_width ? left : 0;
   if (task.count == 0) return task;
   task.walk = WalkFrom<kAcross>(args, at);
   task.there = at.d < args.rows[0] && at.h < args.rows[1];
   task.inside = Inside(args, 0, at.d, 1) && Inside(args, 1, at.h, 1) &&
-                Inside(args, 2, at.w, kAcross ? task.count : kMade);
+                Inside(args, 2, at.w, kAcross ? task.count : kPooled);
   return task;
 }
 
@@ -91,11 +93,11 @@ struct MakeBits {
 };
 
 // Number i of the group. Sixteen bits at most wait, so that sixteen more have room.
-OOC_HOST_DEVICE void PutOwn(const MakeKernelArgs& args, const MakeTask& task, unsigned code, int i,
-                            MakeBits* own) {
+OOC_HOST_DEVICE void PutOwn(const PoolForwardKernelArgs& args, const PoolForwardTask& task,
+                            unsigned code, int i, MakeBits* own) {
   own->waiting |= code << own->filled;
   own->filled += args.bits;
-  if (own->filled <= 16 && i + 1 < kMakeGroup) return;
+  if (own->filled <= 16 && i + 1 < kPoolForwardGroup) return;
   OOC_KEEP_ROLLED
   for (; own->filled >= 8; own->filled -= 8, own->waiting >>= 8) {
     if (own->byte < task.bytes) {
@@ -112,9 +114,10 @@ OOC_HOST_DEVICE unsigned Shifted(unsigned code, int by) {
 
 // kThreads threads have a part each of a group, `code` the bits of theirs.
 template <int kMostBits, int kThreads>
-OOC_HOST_DEVICE void PutShared(const MakeKernelArgs& args, const MakeTask& task, unsigned code,
-                               int i, unsigned thread, unsigned* room) {
-  const int shift = static_cast<int>(thread % kThreads) * (kMakeGroup / kThreads) * args.bits;
+OOC_HOST_DEVICE void PutShared(const PoolForwardKernelArgs& args, const PoolForwardTask& task,
+                               unsigned code, int i, unsigned thread, unsigned* room) {
+  const int shift =
+      static_cast<int>(thread % kThreads) * (kPoolForwardGroup / kThreads) * args.bits;
   const int bytes = i < task.loops ? Smaller(args.bits, task.bytes) : 0;
   unsigned char* const to = args.saved + task.saved + i * task.saved_step;
   OOC_KEEP_ROLLED
@@ -128,43 +131,44 @@ OOC_HOST_DEVICE void PutShared(const MakeKernelArgs& args, const MakeTask& task,
 // Where channels lie nearest, the bits of a row of a channel are made by threads far apart, and a
 // byte each would be a write each. So a block's bits wait in its memory, and where four threads
 // have groups one behind the other, each writes those of one channel.
-constexpr int kMakeRun = 4;
+constexpr int kPoolForwardRun = 4;
 
 // Of a thread's group, whose bits lie at `to` in the first channel, `bytes` bytes before the row's
 // end: the run that it is in.
-struct MakeRun {
+struct PoolForwardRun {
   unsigned first, step;  // threads: the run's first, and from each to the next
   int part;              // number of this one
   bool whole;            // the block has all of the run, whose bits are whole words
 };
 
-OOC_HOST_DEVICE MakeRun RunOf(const MakeKernelArgs& args, const SharePlace& at, unsigned number,
-                              unsigned thread, const unsigned char* to, int bytes) {
+OOC_HOST_DEVICE PoolForwardRun RunOf(const PoolForwardKernelArgs& args, const SharePlace& at,
+                                     unsigned number, unsigned thread, const unsigned char* to,
+                                     int bytes) {
   const TileShares& shares = args.shares;
-  const int group = at.w / kMakeGroup, part = group % kMakeRun;
+  const int group = at.w / kPoolForwardGroup, part = group % kPoolForwardRun;
   const unsigned step = shares.channels.divisor * shares.groups.divisor, before = part * step;
-  const unsigned behind = (kMakeRun - 1 - part) * step;
-  MakeRun run{thread - before, step, part, false};
+  const unsigned behind = (kPoolForwardRun - 1 - part) * step;
+  PoolForwardRun run{thread - before, step, part, false};
   const unsigned char* const begin = to - part * args.bits;
   run.whole = before <= thread && thread + behind < kShareThreads &&
               number + behind < shares.count &&
-              static_cast<unsigned>(group - part + kMakeRun) <= shares.width.divisor &&
-              bytes >= (kMakeRun - part) * args.bits &&
+              static_cast<unsigned>(group - part + kPoolForwardRun) <= shares.width.divisor &&
+              bytes >= (kPoolForwardRun - part) * args.bits &&
               reinterpret_cast<unsigned long long>(begin) % sizeof(unsigned) == 0 &&
               args.saved_stride[2] % sizeof(unsigned) == 0;
   return run;
 }
 
 // The bits of one channel of a whole run, as so many words.
-OOC_HOST_DEVICE void PutRun(const MakeKernelArgs& args, const MakeRun& run, const MakeRoom& room,
-                            unsigned* to) {
+OOC_HOST_DEVICE void PutRun(const PoolForwardKernelArgs& args, const PoolForwardRun& run,
+                            const MakeRoom& room, unsigned* to) {
   unsigned long long waiting = 0;
   int filled = 0;
   OOC_UNROLL
-  for (int part = 0; part < kMakeRun; ++part) {
+  for (int part = 0; part < kPoolForwardRun; ++part) {
     const unsigned long long group = room.group[run.first + part * run.step][run.part];
     waiting |= group << filled;
-    filled += kMakeGroup * args.bits;
+    filled += kPoolForwardGroup * args.bits;
     if (filled < 32) continue;
     *to++ = static_cast<unsigned>(waiting);
     waiting >>= 32;
@@ -179,31 +183,31 @@ OOC_HOST_DEVICE void PutGroup(unsigned word, int bytes, unsigned char* to) {
   }
 }
 
-OOC_HOST_DEVICE void PutGroups(const MakeKernelArgs& args, unsigned base, unsigned thread,
+OOC_HOST_DEVICE void PutGroups(const PoolForwardKernelArgs& args, unsigned base, unsigned thread,
                                const MakeRoom& room) {
   const unsigned number = base + thread;
   if (number >= args.shares.count) return;
-  SharePlace at = PlaceAt<true, kMakeGroup>(args.shares, number);
-  at.c *= kMakeVector;
-  MakeTask task{};
+  SharePlace at = PlaceAt<true, kPoolForwardGroup>(args.shares, number);
+  at.c *= kPoolForwardVector;
+  PoolForwardTask task{};
   PlaceBits<true>(args, at, &task);
   if (task.bytes <= 0) return;
   unsigned char* const to = args.saved + task.saved;
-  const MakeRun run = RunOf(args, at, number, thread, to, task.bytes);
+  const PoolForwardRun run = RunOf(args, at, number, thread, to, task.bytes);
   if (run.whole) {
     unsigned char* const begin = to - run.part * args.bits + run.part * args.saved_stride[2];
     return PutRun(args, run, room, reinterpret_cast<unsigned*>(begin));
   }
   OOC_UNROLL
-  for (int l = 0; l < kMakeVector; ++l) {
+  for (int l = 0; l < kPoolForwardVector; ++l) {
     PutGroup(room.group[thread][l], Smaller(args.bits, task.bytes), to + l * args.saved_stride[2]);
   }
 }
 
 // An element with its slope, of those behind `element` in a row; see Saving.
 template <class T>
-OOC_HOST_DEVICE void PutSlope(const MakeKernelArgs& args, const MakeTask& task,
-                              const MadeOne<T>& made, int element, int row) {
+OOC_HOST_DEVICE void PutSlope(const PoolForwardKernelArgs& args, const PoolForwardTask& task,
+                              const PooledOne<T>& made, int element, int row) {
   const int size = args.bits / 8, first = element * size;
   if (row >= task.loops || first + size > task.bytes) return;
   unsigned char* to = args.saved + (task.saved + row * task.saved_step + first);
@@ -220,26 +224,26 @@ OOC_HOST_DEVICE void PutSlope(const MakeKernelArgs& args, const MakeTask& task,
   }
 }
 
-template <class Stored, class T, int kMade>
-OOC_HOST_DEVICE void StoreTyped(const MakeKernelArgs& args, int at, int step,
-                                const MadeOne<T> (&made)[kMade]) {
+template <class Stored, class T, int kPooled>
+OOC_HOST_DEVICE void StoreTyped(const PoolForwardKernelArgs& args, int at, int step,
+                                const PooledOne<T> (&made)[kPooled]) {
   Stored* const to = static_cast<Stored*>(args.z) + at;
-  if constexpr (kMade > 1 && sizeof(Stored) <= 4) {
+  if constexpr (kPooled > 1 && sizeof(Stored) <= 4) {
     if (args.z_vector != 0) {
-      Vector<Stored, kMade> values;
+      Vector<Stored, kPooled> values;
       OOC_UNROLL
-      for (int l = 0; l < kMade; ++l) values.at[l] = Convert<Stored>(made[l].value);
+      for (int l = 0; l < kPooled; ++l) values.at[l] = Convert<Stored>(made[l].value);
       StoreRaw(BitCast<Raw<sizeof values>>(values), reinterpret_cast<char*>(to));
       return;
     }
   }
   OOC_UNROLL
-  for (int l = 0; l < kMade; ++l) to[l * step] = Convert<Stored>(made[l].value);
+  for (int l = 0; l < kPooled; ++l) to[l * step] = Convert<Stored>(made[l].value);
 }
 
-template <bool kInPlace, class T, int kMade>
-OOC_HOST_DEVICE void StoreMade(const MakeKernelArgs& args, int at, int step,
-                               const MadeOne<T> (&made)[kMade]) {
+template <bool kInPlace, class T, int kPooled>
+OOC_HOST_DEVICE void StorePooled(const PoolForwardKernelArgs& args, int at, int step,
+                                 const PooledOne<T> (&made)[kPooled]) {
   if constexpr (kInPlace) {
     StoreTyped<T>(args, at, step, made);
   } else {
@@ -247,30 +251,30 @@ OOC_HOST_DEVICE void StoreMade(const MakeKernelArgs& args, int at, int step,
   }
 }
 
-template <class T, class Maker, bool kAcross>
-OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
-                             MakeRoom* room) {
-  constexpr int kMade = Maker::kMade;
-  const MakeWalk& walk = task.walk;
-  const int loops = kAcross ? kMakeGroup : args.shares.loops;
-  Maker maker(args, walk);
+template <class T, class PoolForwardPass, bool kAcross>
+OOC_HOST_DEVICE void PoolForwardAll(const PoolForwardKernelArgs& args, const PoolForwardTask& task,
+                                    unsigned thread, MakeRoom* room) {
+  constexpr int kPooled = PoolForwardPass::kPooled;
+  const PoolForwardWalk& walk = task.walk;
+  const int loops = kAcross ? kPoolForwardGroup : args.shares.loops;
+  PoolForwardPass maker(args, walk);
   MakeBits own;
-  unsigned word[kMade] = {};
+  unsigned word[kPooled] = {};
   OOC_KEEP_ROLLED
-  for (int first = 0; first < loops; first += Maker::kBatch) {
+  for (int first = 0; first < loops; first += PoolForwardPass::kBatch) {
     OOC_UNROLL
-    for (int slot = 0; slot < Maker::kBatch; ++slot) {
+    for (int slot = 0; slot < PoolForwardPass::kBatch; ++slot) {
       maker.Load(walk, first + slot < task.count ? first + slot : 0, slot);
     }
     OOC_UNROLL
-    for (int slot = 0; slot < Maker::kBatch; ++slot) {
+    for (int slot = 0; slot < PoolForwardPass::kBatch; ++slot) {
       const int i = first + slot;
-      MadeOne<T> made[kMade];
+      PooledOne<T> made[kPooled];
       OOC_UNROLL
-      for (int l = 0; l < kMade; ++l) {
+      for (int l = 0; l < kPooled; ++l) {
         const int w = task.w + (kAcross ? i : l);
         made[l] = {T(0), 0u};
-        const bool there = Maker::kInside || (task.there && w < args.rows[2]);
+        const bool there = PoolForwardPass::kInside || (task.there && w < args.rows[2]);
         if (i < task.count && there) made[l] = maker.Make(walk, i, slot, l);
         if (w < args.bits_begin || w >= args.bits_end) {
           made[l].code = 0u;
@@ -278,111 +282,115 @@ OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, u
         }
       }
       if (i < task.count) {
-        StoreMade<Maker::kInPlace>(args, walk.z + i * walk.z_step, args.z_stride[kAcross ? 2 : 5],
-                                   made);
+        StorePooled<PoolForwardPass::kInPlace>(args, walk.z + i * walk.z_step,
+                                               args.z_stride[kAcross ? 2 : 5], made);
       }
       if (args.saved == nullptr || i >= loops) continue;
-      if constexpr (Maker::kSlopes) {
+      if constexpr (PoolForwardPass::kSlopes) {
         if (args.slope_type != kU8) {
-          const int element = kAcross ? i : static_cast<int>(thread % kMakeGroup);
+          const int element = kAcross ? i : static_cast<int>(thread % kPoolForwardGroup);
           PutSlope(args, task, made[0], element, kAcross ? 0 : i);
           continue;
         }
       }
-      if constexpr (kAcross && kMade > 1) {
+      if constexpr (kAcross && kPooled > 1) {
         OOC_UNROLL
-        for (int l = 0; l < kMade; ++l) word[l] |= made[l].code << i * args.bits;
+        for (int l = 0; l < kPooled; ++l) word[l] |= made[l].code << i * args.bits;
       } else if constexpr (kAcross) {
         PutOwn(args, task, made[0].code, i, &own);
       } else {
         unsigned code = 0u;
         OOC_UNROLL
-        for (int l = 0; l < kMade; ++l) code |= made[l].code << l * args.bits;
-        PutShared<Maker::kMostBits, ThreadsOf<kAcross, kMade>()>(args, task, code, i, thread,
-                                                                 room->group[i]);
+        for (int l = 0; l < kPooled; ++l) code |= made[l].code << l * args.bits;
+        PutShared<PoolForwardPass::kMostBits, ThreadsOf<kAcross, kPooled>()>(
+            args, task, code, i, thread, room->group[i]);
       }
     }
   }
-  if constexpr (kAcross && kMade > 1) {
+  if constexpr (kAcross && kPooled > 1) {
     OOC_UNROLL
-    for (int l = 0; l < kMade; ++l) room->group[thread][l] = word[l];
+    for (int l = 0; l < kPooled; ++l) room->group[thread][l] = word[l];
   }
 }
 
-template <int kMode, int kH, int kW, bool kAcross, int kMade>
-OOC_HOST_DEVICE void MakeWindow(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
-                                MakeRoom* room) {
+template <int kMode, int kH, int kW, bool kAcross, int kPooled>
+OOC_HOST_DEVICE void PoolForwardWindow(const PoolForwardKernelArgs& args,
+                                       const PoolForwardTask& task, unsigned thread,
+                                       MakeRoom* room) {
   if (kMode == kNoPool || AllOfWarp(task.inside)) {
-    MakeAll<float, MakeKnown<kMode, kH, kW, false, kAcross, kMade>, kAcross>(args, task, thread,
-                                                                             room);
+    PoolForwardAll<float, PoolForwardKnown<kMode, kH, kW, false, kAcross, kPooled>, kAcross>(
+        args, task, thread, room);
   } else {
-    MakeAll<float, MakeKnown<kMode, kH, kW, true, kAcross, kMade>, kAcross>(args, task, thread,
-                                                                            room);
+    PoolForwardAll<float, PoolForwardKnown<kMode, kH, kW, true, kAcross, kPooled>, kAcross>(
+        args, task, thread, room);
   }
 }
 
 // Of windows that are read as vectors; or where channels lie nearest, with vectors of these.
-template <bool kAcross, int kMade>
-OOC_HOST_DEVICE void MakeOf(const MakeKernelArgs& args, unsigned base, unsigned thread,
-                            MakeRoom* room) {
-  const MakeTask task = TaskAt<kAcross, kMade>(args, base, thread);
-  if constexpr (kMade != 2) {
-    if (args.kind == kMakeEach) {
-      return MakeWindow<kNoPool, 1, 1, kAcross, kMade>(args, task, thread, room);
+template <bool kAcross, int kPooled>
+OOC_HOST_DEVICE void PoolForwardOf(const PoolForwardKernelArgs& args, unsigned base,
+                                   unsigned thread, MakeRoom* room) {
+  const PoolForwardTask task = TaskAt<kAcross, kPooled>(args, base, thread);
+  if constexpr (kPooled != 2) {
+    if (args.kind == kPoolForwardEach) {
+      return PoolForwardWindow<kNoPool, 1, 1, kAcross, kPooled>(args, task, thread, room);
     }
-    if (args.kind == kMakeMax1) {  // all of its windows exist
-      using Maker = MakeKnown<kMaxPool, 1, 1, false, kAcross, kMade>;
-      return MakeAll<float, Maker, kAcross>(args, task, thread, room);
+    if (args.kind == kPoolForwardMax1) {  // all of its windows exist
+      using PoolForwardPass = PoolForwardKnown<kMaxPool, 1, 1, false, kAcross, kPooled>;
+      return PoolForwardAll<float, PoolForwardPass, kAcross>(args, task, thread, room);
     }
   }
-  if constexpr (kAcross || kMade < 4) {
+  if constexpr (kAcross || kPooled < 4) {
     switch (args.kind) {
-      case kMakeMax3: return MakeWindow<kMaxPool, 3, 3, kAcross, kMade>(args, task, thread, room);
-      case kMakeMax2: return MakeWindow<kMaxPool, 2, 2, kAcross, kMade>(args, task, thread, room);
-      case kMakeAverage2:
-        return MakeWindow<kAveragePool, 2, 2, kAcross, kMade>(args, task, thread, room);
+      case kPoolForwardMax3:
+        return PoolForwardWindow<kMaxPool, 3, 3, kAcross, kPooled>(args, task, thread, room);
+      case kPoolForwardMax2:
+        return PoolForwardWindow<kMaxPool, 2, 2, kAcross, kPooled>(args, task, thread, room);
+      case kPoolForwardAverage2:
+        return PoolForwardWindow<kAveragePool, 2, 2, kAcross, kPooled>(args, task, thread, room);
     }
   }
 }
 
 template <bool kAcross>
-OOC_HOST_DEVICE void MakeOfAny(const MakeKernelArgs& args, unsigned base, unsigned thread,
-                               MakeRoom* room) {
-  const MakeTask task = TaskAt<kAcross, 1>(args, base, thread);
+OOC_HOST_DEVICE void PoolForwardOfAny(const PoolForwardKernelArgs& args, unsigned base,
+                                      unsigned thread, MakeRoom* room) {
+  const PoolForwardTask task = TaskAt<kAcross, 1>(args, base, thread);
   OOC_WITH_ELEMENT(args.type, Stored, {
-    using Maker = MakeAny<Stored>;
-    MakeAll<typename Maker::T, Maker, kAcross>(args, task, thread, room);
+    using PoolForwardPass = PoolForwardAny<Stored>;
+    PoolForwardAll<typename PoolForwardPass::T, PoolForwardPass, kAcross>(args, task, thread, room);
   })
 }
 
-template <bool kAcross, int kMade>
-OOC_HOST_DEVICE void MakeGroups(const MakeKernelArgs& args, const Grid& grid) {
+template <bool kAcross, int kPooled>
+OOC_HOST_DEVICE void PoolForwardGroups(const PoolForwardKernelArgs& args, const Grid& grid) {
   MakeRoom* const room = static_cast<MakeRoom*>(grid.shared);
-  const unsigned groups = kShareThreads / ThreadsOf<kAcross, kMade>();
+  const unsigned groups = kShareThreads / ThreadsOf<kAcross, kPooled>();
   for (unsigned base = grid.block * groups; base < args.shares.count;
        base += grid.blocks * groups) {
     OOC_THREADS(thread) {
-      if (kMade == 1 && args.kind == kMakeAny) {
-        MakeOfAny<kAcross>(args, base, thread, room);
-      } else if constexpr (!kAcross || kMade > 1) {
-        MakeOf<kAcross, kMade>(args, base, thread, room);
+      if (kPooled == 1 && args.kind == kPoolForwardAny) {
+        PoolForwardOfAny<kAcross>(args, base, thread, room);
+      } else if constexpr (!kAcross || kPooled > 1) {
+        PoolForwardOf<kAcross, kPooled>(args, base, thread, room);
       }
     }
-    if (!kAcross || kMade == 1 || args.saved == nullptr) continue;
+    if (!kAcross || kPooled == 1 || args.saved == nullptr) continue;
     OOC_BARRIER;
     OOC_THREADS(thread) { PutGroups(args, base, thread, *room); }
     OOC_BARRIER;
   }
 }
 
-OOC_BODY void Make(const MakeKernelArgs& args, const Grid& grid) {
+OOC_BODY void PoolForward(const PoolForwardKernelArgs& args, const Grid& grid) {
   const bool across = args.shares.loop == 5;
-  if (across && args.made == kMakeVector) return MakeGroups<true, kMakeVector>(args, grid);
-  if (across) return MakeGroups<true, 1>(args, grid);
+  if (across && args.made == kPoolForwardVector)
+    return PoolForwardGroups<true, kPoolForwardVector>(args, grid);
+  if (across) return PoolForwardGroups<true, 1>(args, grid);
   switch (args.made) {
-    case 2: return MakeGroups<false, 2>(args, grid);
-    case kMakeVector: return MakeGroups<false, kMakeVector>(args, grid);
-    default: return MakeGroups<false, 1>(args, grid);
+    case 2: return PoolForwardGroups<false, 2>(args, grid);
+    case kPoolForwardVector: return PoolForwardGroups<false, kPoolForwardVector>(args, grid);
+    default: return PoolForwardGroups<false, 1>(args, grid);
   }
 }
 

@@ -1,8 +1,8 @@
-// What a restorer of dy works on, and the one that makes its elements one by one, out of the
+// What a pass of dy works on, and the one that makes its elements one by one, out of the
 // windows that have them. Nothing is added up in memory.
 #pragma once
 
-#include "device/cuda/make_one.cuh"
+#include "device/cuda/pool_forward_one.cuh"
 
 namespace oocdnn::cuda {
 
@@ -11,31 +11,31 @@ enum { kNothingSaved = 0, kWinnersSaved, kAliveSaved };
 
 // What a thread makes: `count` elements along what it goes along. Offsets are of its first image,
 // group and channel, and for dy of its first element; steps from each element to the next.
-struct RestoreTask {
+struct PoolBackwardTask {
   int y, y_step, z, z_step, bits, bits_step;
   int row[3], w_step;  // in dy's tile
   int count, lanes;    // lanes: channels that there are of those that it makes at once
 };
 
 // How many rows of dy the average of a row of dz has counted.
-OOC_HOST_DEVICE int CountedBy(const RestoreKernelArgs& args, int axis, int z) {
+OOC_HOST_DEVICE int CountedBy(const PoolBackwardKernelArgs& args, int axis, int z) {
   const int first = args.lead[axis] + z * static_cast<int>(args.step[axis].divisor);
   const int end = first + args.window[axis];
   if (args.mode == kAveragePool) return Smaller(end, args.padded_end[axis]) - first;
   return Smaller(end, args.y_end[axis]) - Larger(first, args.y_begin[axis]);
 }
 
-OOC_HOST_DEVICE bool IsWanted(const RestoreKernelArgs& args, int axis, int row) {
+OOC_HOST_DEVICE bool IsWanted(const PoolBackwardKernelArgs& args, int axis, int row) {
   return row >= args.begin[axis] && row < args.end[axis];
 }
 
 // Of one row of dy along an axis: which rows of dz's tile have windows with it, and its place in
 // the first of them.
-struct RestoreSpan {
+struct PoolBackwardSpan {
   int begin, end, place;
 };
 
-OOC_HOST_DEVICE RestoreSpan WindowsOf(const RestoreKernelArgs& args, int axis, int row) {
+OOC_HOST_DEVICE PoolBackwardSpan WindowsOf(const PoolBackwardKernelArgs& args, int axis, int row) {
   if (!IsWanted(args, axis, row)) return {0, 0, 0};
   const int at = row - args.lead[axis], behind = at - args.window[axis];
   const Divisor& step = args.step[axis];
@@ -46,7 +46,7 @@ OOC_HOST_DEVICE RestoreSpan WindowsOf(const RestoreKernelArgs& args, int axis, i
 }
 
 // Where the row of bits begins that the tile has at d and h of dz's, or of dy's.
-OOC_HOST_DEVICE int BitRow(const RestoreKernelArgs& args, int d, int h) {
+OOC_HOST_DEVICE int BitRow(const PoolBackwardKernelArgs& args, int d, int h) {
   return (d + args.to_bits[0]) * args.saved_stride[3] +
          (h + args.to_bits[1]) * args.saved_stride[4];
 }
@@ -66,7 +66,7 @@ OOC_HOST_DEVICE unsigned BitsOf(const unsigned char* row, int element, int bits)
 
 // The slope of an element of what is saved, and the code behind it; see Saving.
 template <class T>
-OOC_HOST_DEVICE T SlopeAt(const RestoreKernelArgs& args, const unsigned char* element) {
+OOC_HOST_DEVICE T SlopeAt(const PoolBackwardKernelArgs& args, const unsigned char* element) {
   T value = T(0);
   OOC_WITH_ELEMENT(args.slope_type, Stored, {
     Stored slope;
@@ -75,7 +75,7 @@ OOC_HOST_DEVICE T SlopeAt(const RestoreKernelArgs& args, const unsigned char* el
   })
   return value;
 }
-OOC_HOST_DEVICE unsigned CodeAt(const RestoreKernelArgs& args, const unsigned char* element) {
+OOC_HOST_DEVICE unsigned CodeAt(const PoolBackwardKernelArgs& args, const unsigned char* element) {
   const int size = args.slope_type == kF64 ? 8 : args.slope_type == kF32 ? 4 : 2;
   unsigned code = 0;
   OOC_KEEP_ROLLED
@@ -83,16 +83,17 @@ OOC_HOST_DEVICE unsigned CodeAt(const RestoreKernelArgs& args, const unsigned ch
   return code;
 }
 
-// Any window and pool, and types of any sizes. A restorer makes patches of so many rows, columns
+// Any window and pool, and types of any sizes. A pass makes patches of so many rows, columns
 // and channels, kBatch of them at once: Load reads what number i needs, for Put to use after other
 // reads.
 template <class T>
-struct RestoreAny {
+struct PoolBackwardAny {
   static constexpr int kBatch = 1, kRows = 1, kColumns = 1, kLanes = 1;
-  const RestoreKernelArgs& args;
-  const RestoreTask& task;
+  const PoolBackwardKernelArgs& args;
+  const PoolBackwardTask& task;
 
-  explicit OOC_MEMBER RestoreAny(const RestoreKernelArgs& given, const RestoreTask& of)
+  explicit OOC_MEMBER PoolBackwardAny(const PoolBackwardKernelArgs& given,
+                                      const PoolBackwardTask& of)
       : args(given), task(of) {}
 
   OOC_MEMBER void Load(int, int) {}
@@ -106,8 +107,8 @@ struct RestoreAny {
 
   OOC_MEMBER T Sum(int i) const {
     const int column = task.row[2] + i * task.w_step;
-    const RestoreSpan d = WindowsOf(args, 0, task.row[0]), h = WindowsOf(args, 1, task.row[1]),
-                      w = WindowsOf(args, 2, column);
+    const PoolBackwardSpan d = WindowsOf(args, 0, task.row[0]), h = WindowsOf(args, 1, task.row[1]),
+                           w = WindowsOf(args, 2, column);
     if (d.begin >= d.end || h.begin >= h.end || w.begin >= w.end) return T(0);
     const bool sloped = args.slope_type != kU8, alive = args.saving == kAliveSaved;
     const unsigned char* const row =
@@ -128,7 +129,7 @@ struct RestoreAny {
   }
 
   // From the windows of one row of dz, the first place of which is `in_row`.
-  OOC_MEMBER T FromRow(int i, int zd, int zh, int in_row, const RestoreSpan& w) const {
+  OOC_MEMBER T FromRow(int i, int zd, int zh, int in_row, const PoolBackwardSpan& w) const {
     const int row = task.z + i * task.z_step + zd * args.z_stride[3] + zh * args.z_stride[4];
     const bool averages = args.mode == kAveragePool || args.mode == kAverageInsidePool;
     const int counted = averages ? CountedBy(args, 0, zd) * CountedBy(args, 1, zh) : 0;

@@ -1,5 +1,5 @@
 // Each element of dy gathers from the windows that have it, so that no two threads add to one.
-#include "device/cpu/restore.hpp"
+#include "device/cpu/pool_backward.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -18,7 +18,7 @@ struct Windows1 {
   int64_t begin = 0, end = 0, place = 0;
 };
 
-Windows1 WindowsOf(const RestoreArgs& args, int axis, int64_t row) {
+Windows1 WindowsOf(const PoolBackwardArgs& args, int axis, int64_t row) {
   const Pool& pool = args.pool;
   const Box& box = args.box;
   const int64_t y = box.origin[3 + axis] + row;
@@ -32,7 +32,7 @@ Windows1 WindowsOf(const RestoreArgs& args, int axis, int64_t row) {
 }
 
 // How many elements along an axis an average of the tile's row of dz has counted.
-int64_t CountedAt(const RestoreArgs& args, int axis, int64_t z) {
+int64_t CountedAt(const PoolBackwardArgs& args, int axis, int64_t z) {
   const Pool& pool = args.pool;
   const int64_t extent = args.extent[axis];
   const int64_t first = (args.z_origin[axis] + z) * pool.stride[axis] - pool.pad_before[axis];
@@ -41,7 +41,7 @@ int64_t CountedAt(const RestoreArgs& args, int axis, int64_t z) {
   return std::min(last, extent) - std::max<int64_t>(first, 0);
 }
 
-std::vector<Windows1> WindowsAlong(const RestoreArgs& args, int axis) {
+std::vector<Windows1> WindowsAlong(const PoolBackwardArgs& args, int axis) {
   std::vector<Windows1> windows;
   windows.reserve(static_cast<size_t>(args.layout->shape[3 + axis]));
   for (int64_t row = 0; row < args.layout->shape[3 + axis]; ++row) {
@@ -56,7 +56,7 @@ class Restoring {
  public:
   using T = std::conditional_t<std::is_same_v<From, double>, double, float>;
 
-  explicit Restoring(const RestoreArgs& args) : args_(args) {
+  explicit Restoring(const PoolBackwardArgs& args) : args_(args) {
     for (int s = 0; s < 3; ++s) windows_[s] = WindowsAlong(args, s);
   }
 
@@ -171,12 +171,12 @@ class Restoring {
     return sum;
   }
 
-  const RestoreArgs& args_;
+  const PoolBackwardArgs& args_;
   std::array<std::vector<Windows1>, 3> windows_;
 };
 
 template <class From, bool kSlopes>
-void RestoreRows(const RestoreArgs& args, Parallel& parallel) {
+void PoolBackwardRows(const PoolBackwardArgs& args, Parallel& parallel) {
   const Restoring<From, kSlopes> restoring(args);
   WithType(args.layout->dtype, [&](auto to) {
     ForRows(args.layout->shape, parallel, [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
@@ -187,7 +187,7 @@ void RestoreRows(const RestoreArgs& args, Parallel& parallel) {
 
 }  // namespace
 
-Status RestoreTile(const RestoreArgs& args, Parallel& parallel) {
+Status PoolBackwardTile(const PoolBackwardArgs& args, Parallel& parallel) {
   const TileLayout& layout = *args.layout;
   if (layout.opaque) {
     return Error(Code::kUnsupported, "a tile of dy whose layout is opaque cannot be restored");
@@ -196,9 +196,9 @@ Status RestoreTile(const RestoreArgs& args, Parallel& parallel) {
   WithType(args.z.layout->dtype, [&](auto from) {
     using From = decltype(from);
     if (args.saving.slopes()) {
-      RestoreRows<From, true>(args, parallel);
+      PoolBackwardRows<From, true>(args, parallel);
     } else {
-      RestoreRows<From, false>(args, parallel);
+      PoolBackwardRows<From, false>(args, parallel);
     }
   });
   return {};

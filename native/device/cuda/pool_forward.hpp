@@ -1,4 +1,4 @@
-// What the finishing pass makes beside the sum's own tile, as arguments of ooc_make.
+// Arguments of ooc_pool_forward, from the outputs of the finishing pass.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace oocdnn::cuda {
 
-struct MakePlan {
-  MakeKernelArgs args{};
+struct PoolForwardPlan {
+  PoolForwardKernelArgs args{};
   LaunchShape shape;
   std::optional<DensePlan> dense;  // to be launched instead
 };
 
 // One launch; two, one after the other, where bits of y are saved and y is averaged: then the first
 // finishes in place. Arithmetic only. kUnsupported for layouts that are not plain.
-Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors);
+Result<std::vector<PoolForwardPlan>> PlanPoolForward(const FinishArgs& args, int multiprocessors);
 // Finishing in place, where ooc_dense can.
 std::optional<DensePlan> PlanDenseFinish(const FinishArgs& args, int multiprocessors);
 

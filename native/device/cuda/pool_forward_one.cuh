@@ -1,5 +1,5 @@
-// Makers: what makes one element of z or of y, and its code for backward, out of a window of sums.
-// Each sum is finished on the way.
+// PoolForwardPasses: what makes one element of z or of y, and its code for backward, out of a
+// window of sums. Each sum is finished on the way.
 #pragma once
 
 #include "device/cuda/finish.cuh"
@@ -13,7 +13,7 @@ OOC_HOST_DEVICE int Larger(int a, int b) { return a > b ? a : b; }
 OOC_HOST_DEVICE int Smaller(int a, int b) { return a < b ? a : b; }
 
 // What a thread goes along: offsets are of its first element, steps from each to the next.
-struct MakeWalk {
+struct PoolForwardWalk {
   int y, y_step;  // of the window's first sum, which may not exist
   int z, z_step;
   int channel, channel_step;
@@ -21,7 +21,7 @@ struct MakeWalk {
 };
 
 template <class T>
-struct MadeOne {
+struct PooledOne {
   T value;
   unsigned code;
   T slope = T(0);  // where slopes are saved
@@ -40,43 +40,44 @@ OOC_HOST_DEVICE bool Alive(const Clip<T>& clip, T v) {
 }
 
 // Of one element, on one axis: where its window begins, and which of its rows there are.
-struct MakeSpan {
+struct PoolForwardSpan {
   int first, begin, end;
 };
 
-OOC_HOST_DEVICE MakeSpan SpanOf(const MakeKernelArgs& args, int axis, int first) {
+OOC_HOST_DEVICE PoolForwardSpan SpanOf(const PoolForwardKernelArgs& args, int axis, int first) {
   return {first, Larger(first, args.begin[axis]),
           Smaller(first + args.window[axis], args.end[axis])};
 }
 
 // What an average divides by, along one axis.
-OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, int axis, int first) {
-  const MakeSpan span = SpanOf(args, axis, first);
+OOC_HOST_DEVICE int CountedOf(const PoolForwardKernelArgs& args, int axis, int first) {
+  const PoolForwardSpan span = SpanOf(args, axis, first);
   if (args.mode == kAverageInsidePool) return span.end - span.begin;
   return Smaller(first + args.window[axis], args.padded_end[axis]) - first;
 }
 
 // Of number i of the walk, or of the window so many columns behind.
-OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, const MakeWalk& walk, int i, int column) {
+OOC_HOST_DEVICE int CountedOf(const PoolForwardKernelArgs& args, const PoolForwardWalk& walk, int i,
+                              int column) {
   return CountedOf(args, 0, walk.first[0]) * CountedOf(args, 1, walk.first[1]) *
          CountedOf(args, 2, walk.first[2] + i * walk.w_step + column);
 }
 
-// Any window, pool and finishing. A maker makes kMade neighbours for each number of the walk, and
+// Any window, pool and finishing. A maker makes kPooled neighbours for each number of the walk, and
 // holds those of kBatch at once: Load reads what number i needs, for Make to use after other reads.
 // kInside: it is only for elements that exist, with all of their windows; kInPlace: z is y. Load
 // is called for number 0 too where nothing is to be made: a value that is sometimes left out would
 // cost a register in all of the kernel.
 template <class Stored>
-struct MakeAny {
+struct PoolForwardAny {
   using T = typename ComputeType<Stored>::Type;
-  static constexpr int kMade = 1, kBatch = 1, kMostBits = 16;
+  static constexpr int kPooled = 1, kBatch = 1, kMostBits = 16;
   static constexpr bool kInside = false, kInPlace = false, kSlopes = true;
-  const MakeKernelArgs& args;
+  const PoolForwardKernelArgs& args;
   const Finishing<T> f;
   const Clip<T> clip;
 
-  explicit OOC_MEMBER MakeAny(const MakeKernelArgs& given, const MakeWalk&)
+  explicit OOC_MEMBER PoolForwardAny(const PoolForwardKernelArgs& given, const PoolForwardWalk&)
       : args(given),
         f{static_cast<const T*>(given.bias),
           static_cast<const T*>(given.scale),
@@ -89,7 +90,7 @@ struct MakeAny {
                  ? Clip<T>::Of(given.activation, static_cast<T>(given.parameter))
                  : Clip<T>::Of(kIdentity, T(0))) {}
 
-  OOC_MEMBER void Load(const MakeWalk&, int, int) {}
+  OOC_MEMBER void Load(const PoolForwardWalk&, int, int) {}
 
   OOC_MEMBER T At(int at, int channel) const {
     const Stored* const residual = static_cast<const Stored*>(args.residual);
@@ -102,9 +103,9 @@ struct MakeAny {
     return args.slope_type == kU8 ? T(0) : SlopeOf(f.activation, f.parameter, sum);
   }
 
-  OOC_MEMBER MadeOne<T> Make(const MakeWalk& walk, int i, int, int) const {
-    const MakeSpan span[3] = {SpanOf(args, 0, walk.first[0]), SpanOf(args, 1, walk.first[1]),
-                              SpanOf(args, 2, walk.first[2] + i * walk.w_step)};
+  OOC_MEMBER PooledOne<T> Make(const PoolForwardWalk& walk, int i, int, int) const {
+    const PoolForwardSpan span[3] = {SpanOf(args, 0, walk.first[0]), SpanOf(args, 1, walk.first[1]),
+                                     SpanOf(args, 2, walk.first[2] + i * walk.w_step)};
     const bool largest = args.mode == kMaxPool;
     const int channel = walk.channel + i * walk.channel_step;
     T best = T(0), sum = T(0);  // the sum that the best is of
@@ -143,21 +144,21 @@ struct MakeAny {
 // of the window exists. It makes kLanes neighbours at once: of channels where kAcross; along W
 // otherwise, in steps of kStep. Of y vectors are read then, and what columns come before the first.
 template <int kMode, int kH, int kW, bool kBorder, bool kAcross, int kLanes>
-struct MakeKnown {
-  static constexpr int kTaps = kH * kW, kMade = kLanes;
+struct PoolForwardKnown {
+  static constexpr int kTaps = kH * kW, kPooled = kLanes;
   static constexpr int kBatch = kTaps * kLanes > 8 ? 1 : kTaps > 1 ? 2 : 4;
   static constexpr int kMostBits = 4;
   static constexpr bool kInside = !kBorder, kInPlace = kMode == kNoPool, kSlopes = false;
   static constexpr int kStep = kW == 3 ? 2 : kW;
   static constexpr int kColumns = kAcross ? kW : (kLanes - 1) * kStep + kW;
   using Piece = Vector<float, 4>;
-  const MakeKernelArgs& args;
+  const PoolForwardKernelArgs& args;
   const Clip<float> clip;
   float tap[kBatch][kLanes][kTaps], bias[kAcross ? 1 : kBatch][kAcross ? kLanes : 1];
 
-  explicit OOC_MEMBER MakeKnown(const MakeKernelArgs& given, const MakeWalk& walk)
-      : args(given),
-        clip(Clip<float>::Of(given.activation, static_cast<float>(given.parameter))) {
+  explicit OOC_MEMBER PoolForwardKnown(const PoolForwardKernelArgs& given,
+                                       const PoolForwardWalk& walk)
+      : args(given), clip(Clip<float>::Of(given.activation, static_cast<float>(given.parameter))) {
     if (kAcross) LoadBias(walk.channel, 0);
   }
 
@@ -170,7 +171,7 @@ struct MakeKnown {
     }
   }
 
-  OOC_MEMBER bool There(const MakeWalk& walk, int i, int h, int w) const {
+  OOC_MEMBER bool There(const PoolForwardWalk& walk, int i, int h, int w) const {
     if (!kBorder) return true;
     const int row = walk.first[1] + h, column = walk.first[2] + i * walk.w_step + w;
     return row >= args.begin[1] && row < args.end[1] && column >= args.begin[2] &&
@@ -184,7 +185,7 @@ struct MakeKnown {
     return BitCast<Piece>(LoadRaw<sizeof(Piece)>(reinterpret_cast<const char*>(from)));
   }
 
-  OOC_MEMBER void Load(const MakeWalk& walk, int i, int slot) {
+  OOC_MEMBER void Load(const PoolForwardWalk& walk, int i, int slot) {
     const float* const y = static_cast<const float*>(args.y) + (walk.y + i * walk.y_step);
     if (!kAcross) LoadBias(walk.channel + i * walk.channel_step, slot);
     OOC_UNROLL
@@ -198,7 +199,7 @@ struct MakeKnown {
     }
   }
 
-  OOC_MEMBER void LoadAlong(const MakeWalk& walk, int i, int slot, int h, const float* row) {
+  OOC_MEMBER void LoadAlong(const PoolForwardWalk& walk, int i, int slot, int h, const float* row) {
     constexpr int kBefore = kLanes > 1 && !kBorder ? kColumns - 4 : kColumns;
     float column[kColumns];
     OOC_UNROLL
@@ -217,7 +218,8 @@ struct MakeKnown {
     }
   }
 
-  OOC_MEMBER void LoadAcross(const MakeWalk& walk, int i, int slot, int h, const float* row) {
+  OOC_MEMBER void LoadAcross(const PoolForwardWalk& walk, int i, int slot, int h,
+                             const float* row) {
     OOC_UNROLL
     for (int w = 0; w < kW; ++w) {
       const Piece piece = There(walk, i, h, w) ? At(row + w * args.y_stride[5]) : Piece{};
@@ -230,7 +232,7 @@ struct MakeKnown {
     return tap[slot][lane][t] + bias[kAcross ? 0 : slot][kAcross ? lane : 0];
   }
 
-  OOC_MEMBER MadeOne<float> Make(const MakeWalk& walk, int i, int slot, int lane) const {
+  OOC_MEMBER PooledOne<float> Make(const PoolForwardWalk& walk, int i, int slot, int lane) const {
     if (kMode == kNoPool) {
       const float v = Cut(clip, SumOf(slot, lane, 0));
       return {v, Alive(clip, v) ? 1u : 0u};
@@ -247,7 +249,8 @@ struct MakeKnown {
 
   // A cut keeps the order, so that it is enough to cut the largest sum. Only where none passes
   // are all equal, as zeros: then it is the first that stays, with its sign.
-  OOC_MEMBER MadeOne<float> Largest(const MakeWalk& walk, int i, int slot, int lane) const {
+  OOC_MEMBER PooledOne<float> Largest(const PoolForwardWalk& walk, int i, int slot,
+                                      int lane) const {
     float best = 0.0f, first = 0.0f;
     int winner = -1;
     OOC_UNROLL

@@ -1,10 +1,10 @@
-// The restorer for windows, steps and types that are known when the kernel is compiled. It makes dy
+// The pass for windows, steps and types that are known when the kernel is compiled. It makes dy
 // in patches: as many rows as the windows' step, and of each four columns, or where channels lie
 // nearest as many columns as the step of four channels. So an element of dz and its bits are read
 // once for all that they tell, and dy is written 16 bytes at a time.
 #pragma once
 
-#include "device/cuda/restore_one.cuh"
+#include "device/cuda/pool_backward_one.cuh"
 
 namespace oocdnn::cuda {
 
@@ -38,31 +38,32 @@ struct PatchWord<true> {
 // kVector: all vectors of dy, and where they are read as such those of dz, lie at multiples of
 // their size, and none goes past an edge.
 template <class Stored, int kMode, int kWindow, bool kAcross, bool kVector>
-struct RestorePatch {
+struct PoolBackwardPatch {
   static constexpr bool kWinners = kMode == kMaxPool, kAverages = kMode == kAveragePool;
   static constexpr int kStep = kWindow == 1 ? 1 : 2, kOverlap = kWindow - kStep;
-  static constexpr int kRows = kStep, kColumns = kAcross ? kStep : kRestoreVector;
-  static constexpr int kLanes = kAcross ? kRestoreVector : 1;
+  static constexpr int kRows = kStep, kColumns = kAcross ? kStep : kPoolBackwardVector;
+  static constexpr int kLanes = kAcross ? kPoolBackwardVector : 1;
   static constexpr int kBatch = kWindow == 1 ? 4 : kWindow == 2 ? 2 : 1;
   // The windows that elements of a patch are in.
   static constexpr int kUp = 1 + kOverlap, kSteps = kColumns / kStep, kWide = kSteps + kOverlap;
   // Numbers that a thread reads together of a row of bits.
-  static constexpr int kTogether = kAcross ? kRestoreGroup : 1;
+  static constexpr int kTogether = kAcross ? kPoolBackwardGroup : 1;
   static constexpr int kNumbers = kTogether * (kWinners ? kSteps : kColumns) + kOverlap;
   static constexpr int kMostBits = kNumbers * (kWindow == 3 ? 4 : kWinners ? 3 : 1);
   static constexpr int kBytes = (kMostBits + (kWindow == 3 ? 4 : 7) + 7) / 8;
   static constexpr int kWordRows = kWinners ? kUp : kRows, kWords = kAcross ? 1 : kBatch;
   using Word = typename PatchWord<(kMostBits > 24)>::Type;
-  using Piece = Vector<Stored, kRestoreVector>;
+  using Piece = Vector<Stored, kPoolBackwardVector>;
 
-  const RestoreKernelArgs& args;
-  const RestoreTask& task;
-  const int bits, zh, zw;  // of a number; the first window of the first patch
+  const PoolBackwardKernelArgs& args;
+  const PoolBackwardTask& task;
+  const int bits, zh, zw;    // of a number; the first window of the first patch
   bool up[kUp], row[kRows];  // windows and rows that there are, and are wanted
   Word word[kWords][kWordRows][kLanes];
   Stored dz[kBatch][kUp][kWide][kLanes];
 
-  explicit OOC_MEMBER RestorePatch(const RestoreKernelArgs& given, const RestoreTask& of)
+  explicit OOC_MEMBER PoolBackwardPatch(const PoolBackwardKernelArgs& given,
+                                        const PoolBackwardTask& of)
       : args(given),
         task(of),
         bits(kWindow == 3 ? 4
@@ -101,8 +102,8 @@ struct RestorePatch {
     OOC_UNROLL
     for (int r = 0; r < kWordRows; ++r) {
       const int d = task.row[0] - (kWinners ? args.lead[0] : 0);
-      const int at = task.bits + i * task.bits_step +
-                     BitRow(args, d, (kWinners ? zh : task.row[1]) + r);
+      const int at =
+          task.bits + i * task.bits_step + BitRow(args, d, (kWinners ? zh : task.row[1]) + r);
       OOC_UNROLL
       for (int k = 0; k < kLanes; ++k) {
         const bool there = (kWinners ? up[r] : row[r] && up[0]) && (kVector || k < task.lanes);
@@ -197,8 +198,8 @@ struct RestorePatch {
         OOC_UNROLL
         for (int c = 0; c < kColumns; ++c) {
           if (!MayBeIn(u, r, false) || !MayBeIn(v, c, !kAcross)) continue;
-          const bool gets = kWinners ? winner == r * kPatchRow + c
-                                     : NumberOf(i, slot, r, c, k) != 0u;
+          const bool gets =
+              kWinners ? winner == r * kPatchRow + c : NumberOf(i, slot, r, c, k) != 0u;
           if (gets) (*sum)[r][c][k] += share;
         }
       }
