@@ -125,10 +125,11 @@ class _Frame:
         return c
 
 
-class _Ear:
-    """A progress function of the caller's, for the core; and the ear for Ctrl-C: Python runs signal
-    handlers when the callback enters it, so a KeyboardInterrupt arises here. It is kept, the core
-    is asked to end the call, and `raise_kept` hands it on.
+class InterruptCallback:
+    """The progress callback of a call into the core. It calls the caller's progress function, and
+    ends the call on Ctrl-C: Python runs signal handlers when the callback is entered, so a
+    KeyboardInterrupt is raised here. The callback stores the exception and asks the core to end the
+    call; `raise_kept` raises it again.
     """
 
     def __init__(self) -> None:
@@ -136,13 +137,13 @@ class _Ear:
         self.progress: Progress | None = None
         self.kept: BaseException | None = None
 
-    def hear(self, progress: Progress | None) -> None:
-        """Tells it of the next call."""
+    def watch(self, progress: Progress | None) -> None:
+        """Sets the progress function of the next call."""
         need_callable("progress", progress)
         self.progress = progress
 
     def forget(self) -> None:
-        """Keeps nothing of the caller's."""
+        """Drops the references to the caller's objects."""
         self.progress = self.kept = None
 
     def _tell(self, _user: Any, done: int, total: int) -> int:
@@ -168,7 +169,7 @@ class _Call:
         self.convolution = ffi.new("oocdnn_convolution *")
         self.operands = ffi.new("oocdnn_operands *")
         self._tensors: dict[Slot, Any] = {s: ffi.new("oocdnn_tensor *") for s in get_args(Slot)}
-        self.ear = _Ear()
+        self.interrupt = InterruptCallback()
 
     def fill(
         self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None = None
@@ -181,9 +182,9 @@ class _Call:
         c.alpha, c.beta = call.alpha, call.beta
         c.activation, c.activation_parameter, c.residual_alpha = call.epilogue
         c.prologue_activation, c.prologue_parameter = call.before
-        c.stream, c.progress = cast("void *", call.stream), self.ear.callback
+        c.stream, c.progress = cast("void *", call.stream), self.interrupt.callback
         c.workspace_limit = call.workspace
-        self.ear.hear(progress)
+        self.interrupt.watch(progress)
         self.operands[0] = _no_operands()
         for slot, tensor in tensors.items():
             t = self._tensors[slot]
@@ -195,7 +196,7 @@ class _Call:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.ear.forget()
+        self.interrupt.forget()
         _idle.append(self)
 
 
@@ -297,17 +298,17 @@ class NativeContext:
     def _run(self, c: _Call) -> None:
         with self as handle:
             status = _library().oocdnn_run(handle, c.convolution, c.operands)
-            if status != _OK or c.ear.kept is not None:
-                c.ear.raise_kept()
+            if status != _OK or c.interrupt.kept is not None:
+                c.interrupt.raise_kept()
                 _check(status)
 
     def calibrate(self, progress: Progress | None) -> str:
         """Where the profile is kept."""
-        path, ear = _ffi().new("const char **"), _Ear()
-        ear.hear(progress)
+        path, interrupt = _ffi().new("const char **"), InterruptCallback()
+        interrupt.watch(progress)
         with self as handle:
-            status = _library().oocdnn_calibrate(handle, ear.callback, _ffi().NULL, path)
-            ear.raise_kept()
+            status = _library().oocdnn_calibrate(handle, interrupt.callback, _ffi().NULL, path)
+            interrupt.raise_kept()
             _check(status)
             return _text(path[0])
 

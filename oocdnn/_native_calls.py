@@ -116,5 +116,5 @@ def _run_links(
             links[i], operands[i] = c.convolution[0], c.operands[0]
         handle = stack.enter_context(context)
         status = run(handle, links, operands, count)
-        values[0].ear.raise_kept()
+        values[0].interrupt.raise_kept()
         _check(status)

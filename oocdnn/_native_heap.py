@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from oocdnn._cdefs import BlockState
-from oocdnn._native import _check, _Ear
+from oocdnn._native import InterruptCallback, _check
 from oocdnn._native_library import _ffi, _library
 
 FREE, USED, UNMAPPED = (int(state) for state in BlockState)
@@ -93,13 +93,13 @@ def steered(
     heap: NativeHeap, requests: NativeRequests, limit: int, seed: int, seconds: float
 ) -> NativeSteering | None:
     """None where none was found; Ctrl-C ends the search."""
-    ffi, ear = _ffi(), _Ear()
+    ffi, interrupt = _ffi(), InterruptCallback()
     search = ffi.new("oocdnn_steering_search *", (limit, seed, seconds))
     made = ffi.new("oocdnn_steering *")
     status = _library().oocdnn_steer_heap(
-        heap.pointer, requests.pointer, search, ear.callback, ffi.NULL, made
+        heap.pointer, requests.pointer, search, interrupt.callback, ffi.NULL, made
     )
-    ear.raise_kept()
+    interrupt.raise_kept()
     _check(status)
     if not made.found:
         return None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from oocdnn._cdefs import Policy
-from oocdnn._native import Progress, _check, _Ear
+from oocdnn._native import InterruptCallback, Progress, _check
 from oocdnn._native_library import _ffi, _library
 
 KEEP, SWAP, SQUEEZE, RECIPE = (int(policy) for policy in Policy)
@@ -99,14 +99,14 @@ class NativeScheduler:
         progress: Progress | None = None,
     ) -> tuple[Totals, list[int]]:
         """The best policies that a search finds from these; Ctrl-C ends it."""
-        ffi, ear = _ffi(), _Ear()
+        ffi, interrupt = _ffi(), InterruptCallback()
         given, totals = ffi.new("int32_t[]", policies), ffi.new("oocdnn_schedule_totals *")
         search = ffi.new("oocdnn_search *", (limit, trials, seed, warmth, seconds))
-        ear.hear(progress)
+        interrupt.watch(progress)
         status = _library().oocdnn_improve_policies(
-            self._handle, search, ear.callback, ffi.NULL, given, totals
+            self._handle, search, interrupt.callback, ffi.NULL, given, totals
         )
-        ear.raise_kept()
+        interrupt.raise_kept()
         _check(status)
         return _totals(totals), list(given)
 

@@ -53,5 +53,5 @@ class Repeated:
                 place[0] = address
             context._run(c)
         finally:
-            c.ear.kept = None
+            c.interrupt.kept = None
             self._idle.append(c)

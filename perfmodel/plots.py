@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from oocdnn._page import PALETTE, line, si, text, word
 from oocdnn.bench.report.figures import HEIGHT, Scale
-from oocdnn.perfmodel.judged import WITHIN, Measured, Regret, groups
+from oocdnn.perfmodel.validation import WITHIN, Measured, Regret, groups
 
 WIDTH, LEFT, TOP, BOTTOM, RIGHT = 720, 70, 56, 52, 30
 WIDEST = 0.4  # |error| at which the axis ends

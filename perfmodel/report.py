@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from oocdnn.perfmodel import plots
-from oocdnn.perfmodel.judged import WITHIN, Measured, Regret, groups, judged, quantile
+from oocdnn.perfmodel.validation import WITHIN, Measured, Regret, groups, quantile, validated
 
 
 def line(one: Measured) -> str:
@@ -87,6 +87,6 @@ def write(
 def report(result: Path, out: Path) -> None:
     found = json.loads(result.read_text(encoding="utf-8"))
     lists = found["lists"]
-    measured, regrets = judged(lists.get("cases", []), lists.get("regrets", []))
+    measured, regrets = validated(lists.get("cases", []), lists.get("regrets", []))
     for file in write(out, found, measured, regrets):
         click.echo(str(file))

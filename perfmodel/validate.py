@@ -32,9 +32,9 @@ from oocdnn.bench.journal import Journal
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.studies.study import Run
 from oocdnn.perfmodel.cases import Case, cases
-from oocdnn.perfmodel.judged import Measured, Regret, judged, summary
 from oocdnn.perfmodel.report import line, regret_line, sums, write
 from oocdnn.perfmodel.runs import PinnedPool, Timer, place
+from oocdnn.perfmodel.validation import Measured, Regret, summary, validated
 from oocdnn.plans import RunnerUp
 
 TURNS = 2  # in which the fastest and the chosen plan are measured again
@@ -217,7 +217,7 @@ def validate(
             if other is not None:
                 run.keep(asdict(other), regret_line(other), to="regrets")
                 run.note("summary", summed(journal))
-    found = judged(journal.rows("cases"), journal.rows("regrets"))
+    found = validated(journal.rows("cases"), journal.rows("regrets"))
     for text in sums(*found):
         click.echo(text)
     if folder is not None:
@@ -240,4 +240,4 @@ def attempt(case: Case, work: Callable[[], One]) -> One | None:
 
 
 def summed(journal: Journal) -> dict[str, float]:
-    return summary(*judged(journal.rows("cases"), journal.rows("regrets")))
+    return summary(*validated(journal.rows("cases"), journal.rows("regrets")))

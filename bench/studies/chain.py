@@ -25,8 +25,8 @@ from oocdnn.bench.arithmetic import ARITHMETIC
 from oocdnn.bench.gpu.card import Card
 from oocdnn.bench.gpu.tensors import Pinned, as_numpy, dtype_of
 from oocdnn.bench.gpu.wires import Gauge
-from oocdnn.bench.studies.alone import by_whom
 from oocdnn.bench.studies.chain_networks import NETWORKS, Spec, shapes
+from oocdnn.bench.studies.in_core_seconds import by_whom
 from oocdnn.bench.studies.study import Run, budget, device, images, maths, study
 from oocdnn.bench.studies.timed import Timed, Timer, total
 

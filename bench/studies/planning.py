@@ -20,8 +20,8 @@ import numpy as np
 import oocdnn
 from oocdnn.bench.studies.study import Run, study
 from oocdnn.perfmodel.cases import Case, cases
-from oocdnn.perfmodel.judged import quantile
 from oocdnn.perfmodel.profiles import find
+from oocdnn.perfmodel.validation import quantile
 
 CONTEXTS, CALLS = 20, 100
 

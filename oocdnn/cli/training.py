@@ -41,15 +41,21 @@ def _page_of_files(files: tuple[Path, ...]) -> str:
     commands: dict[str, None] = {}
     for path in files:
         for file in sorted(path.glob("*.json")) if path.is_dir() else (path,):
-            try:
-                found = json.loads(file.read_text(encoding="utf-8"))
-                rows += found["rows"]
-                commands[found["command"]] = None
-            except (ValueError, KeyError, TypeError) as error:
-                raise click.ClickException(
-                    f"{file} holds no rows of `oocdnn bench training --out`: {error!r}"
-                ) from error
+            found, command = _rows_of(file)
+            rows += found
+            commands[command] = None
     return page_of(rows, "; ".join(commands))
+
+
+def _rows_of(file: Path) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a file that `--out` wrote, and the command that measured them."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return found["rows"], found["command"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise click.ClickException(
+            f"{file} holds no rows of `oocdnn bench training --out`: {error!r}"
+        ) from error
 
 
 @click.command()

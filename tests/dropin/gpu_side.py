@@ -1,5 +1,5 @@
-"""The graph API before a GPU and a cuDNN, here the fake ones, set up by test_intercepted.py; the log is
-in OOCDNN_LOG_FILE."""
+"""The graph API before a GPU and a cuDNN, here the fake ones, set up by test_intercepted.py.
+OOCDNN_LOG_FILE has the log."""
 
 from __future__ import annotations
 

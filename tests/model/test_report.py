@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oocdnn.perfmodel import plots, report
 from oocdnn.perfmodel.__main__ import main
-from oocdnn.perfmodel.judged import Measured, Regret
+from oocdnn.perfmodel.validation import Measured, Regret
 
 SVG = "{http://www.w3.org/2000/svg}"
 SECONDS = st.floats(1e-6, 1e3)

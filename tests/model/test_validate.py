@@ -12,8 +12,8 @@ from oocdnn._problem import parse
 from oocdnn.perfmodel import cases, profiles, validate
 from oocdnn.perfmodel.__main__ import main
 from oocdnn.perfmodel.cases import Case
-from oocdnn.perfmodel.judged import Measured, Regret, groups, summary
 from oocdnn.perfmodel.runs import PinnedPool
+from oocdnn.perfmodel.validation import Measured, Regret, groups, summary
 from oocdnn.plans import plan_for_profile
 
 SMALL = [

@@ -315,9 +315,9 @@ def test_parts_that_do_not_help_are_taken_back() -> None:
 def test_parts_with_a_larger_workspace_are_doubled_once_more() -> None:
     """As where an algorithm is taken that the workspace of more images ruled out."""
     division = Division()
-    for most, parts in ((100, 2), (60, 4), (70, 8), (50, 16)):
+    for most, count in ((100, 2), (60, 4), (70, 8), (50, 16)):
         assert division.divides(timeline(most), 40, ran)
-        assert division.parts == {("large",): parts}
+        assert division.parts == {("large",): count}
     assert not division.divides(timeline(40), 40, ran)
     assert division.parts == {("large",): 16}
 

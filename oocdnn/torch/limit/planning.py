@@ -68,9 +68,9 @@ class Planning:
         return known
 
     def again(self, recorder: Recorder, known: Known, division: Division) -> bool:
-        """Plans anew from a further recorded step: its times are those of a step that does not swap
-        everything, and it has the state of the optimizer. True where no plan keeps to the limit, and
-        the step should be recorded again with operations in more parts."""
+        """Plans anew from a further recorded step. Its times are those of a step that does not swap
+        everything, and its bytes include the optimizer's state. Returns True if no plan keeps to
+        the limit and the step should be recorded again with operations in more parts."""
         again = recorder.again()
         if again is None:
             return False

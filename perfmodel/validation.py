@@ -58,7 +58,7 @@ class Regret:
         return self.plans[self.seconds.index(min(self.seconds))]
 
 
-def judged(
+def validated(
     measured: Iterable[Mapping[str, Any]], regrets: Iterable[Mapping[str, Any]]
 ) -> tuple[list[Measured], list[Regret]]:
     """From the rows of a journal."""
