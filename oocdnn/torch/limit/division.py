@@ -25,8 +25,8 @@ class Division:
     Args:
         parts: To be recorded next.
         best: Those of the best recording so far.
-        needed: Most bytes that an operation needed there, beyond those that are in use in all of
-            the step: the optimizer allocates its state at the end of the first step.
+        needed: Most bytes that an operation needed there, beyond those that are in use when the
+            step begins: the optimizer allocates its state at the end of the first step.
         misses: Recordings in a row that were not better.
         settled: True once more parts are not wanted, or did not help.
         continued: Times that a plan did not keep to the limit.
@@ -53,7 +53,7 @@ class Division:
         if self.settled:
             return False
         most = max(certain_bytes(timeline))
-        needed = most - min(one.fixed_bytes for one in timeline.operations)
+        needed = most - timeline.operations[0].first_bytes
         first, recorded = self.needed == math.inf, self.parts
         if needed < self.needed:
             self.needed, self.best, self.misses = needed, recorded, 0
