@@ -1,4 +1,4 @@
-// The tile loop's way with rows that a neighbour's tile has too, which are kept on the device.
+// Tile loop: rows that adjacent tiles share, which stay on the device.
 #include "exec/tile_loop.hpp"
 
 namespace oocdnn {
@@ -16,8 +16,8 @@ Status TileLoop::TakeKept(const Call& call, const Step& step) {
   return {};
 }
 
-// Rows kept from a neighbour's tile. On the stream that computes, so that no copy over the wire
-// waits for the move; the slot that they come from is filled again only after it.
+// Copies rows kept from an adjacent tile. On the stream that computes, so that no copy over the
+// wire waits for the move; the slot that they come from is filled again only after it.
 Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];

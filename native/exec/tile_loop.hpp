@@ -1,13 +1,15 @@
-// The one tile loop. Walks a booking's schedule and keeps three streams busy:
+// The tile loop. Walks the schedule of a booking and enqueues three stages, each on its own stream:
 //
-//   fetch    waits until the compute that last read a slot is done, then fills the slot, but for
-//            rows that a neighbouring tile has
-//   compute  moves those, waits for the fetched slots, restores dy where that is not fetched,
-//            normalises what was, runs the engine, finishes complete tiles, sums them up
-//   drain    waits for what has been finished, then copies it to where it belongs
+//   fetch    waits until the compute stage has read the previous tile of the slot, then fills the
+//            slot, except for rows that an adjacent tile shares
+//   compute  copies the shared rows, waits for the fetched slots, computes dy from dz where dy is
+//   not
+//            fetched, applies the prologue, runs the engine, finishes complete tiles, and adds them
+//            to the statistics
+//   drain    waits for finished tiles, and copies them to their place in the operand
 //
-// Every operation, direction, placement and device goes through here. Of a chain the links of a
-// tile take their turns in each step: what one has finished is what the next one reads.
+// All operations, directions, placements and devices run here. In each step of a chain, the links
+// run one after the other, and each reads the result of the previous one.
 #pragma once
 
 #include <functional>
@@ -20,12 +22,12 @@
 
 namespace oocdnn {
 
-// What a run did.
+// Statistics of a run.
 struct RunStats {
   int64_t tiles = 0, bytes_in = 0, bytes_out = 0;
   double seconds = 0.0, fetch_seconds = 0.0, compute_seconds = 0.0, drain_seconds = 0.0;
 
-  // Of a run that came after this one.
+  // Adds the statistics of a later run.
   void Add(const RunStats& next) {
     tiles += next.tiles;
     bytes_in += next.bytes_in;
@@ -42,39 +44,39 @@ using Progress = std::function<bool(int64_t done, int64_t total)>;
 
 class TileLoop {
  public:
-  // `threads` of staging, see there.
+  // `threads`: of staging, see Staging.
   explicit TileLoop(Device& device, int threads = 0) : device_(device), staging_(device, threads) {}
-  // Creates the streams and events that all runs share.
+  // Creates the streams and events of all runs.
   Status Init();
 
-  // What is enqueued from now on waits for what the caller's stream holds now.
+  // Makes all later work wait for the work that is now in the caller's stream.
   Status Follow(Stream caller);
-  // Waits until all that has been enqueued is done, what it follows too.
+  // Waits until all enqueued work is done, including the work that it follows.
   Status Settle() { return Quiesce({}); }
 
-  // Runs the booking on the arena's block. Returns when all is done; where `then` is a stream of
-  // the caller's, when all has been enqueued, and that stream goes on when it is done (no operand
-  // may be staged then; the times count what the host saw). After a failure every stream is idle
-  // and nothing of the call is still in flight.
+  // Runs the booking on the arena's block, and returns when all work is done. If `then` is a stream
+  // of the caller's, Run returns when all work is enqueued, and that stream continues when it is
+  // done; no operand may be staged then, and the times are those that the host saw. After a failure
+  // all streams are idle, and no work of the call is in flight.
   Status Run(const Booking& booking, const HostTensors& tensors, const Arena& arena, Slabs& slabs,
              const Progress& progress, RunStats* stats, Stream then = nullptr);
-  // The same with a chain, of whose links each has its own tensors.
+  // The same for a chain; each link has tensors of its own.
   Status Run(const ChainBooking& booking, const std::vector<HostTensors>& tensors,
              const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
              Stream then = nullptr);
-  // The same with the problems of a GradientChain.
+  // The same for the problems of a GradientChain.
   Status Run(const GradientBooking& booking, const std::vector<HostTensors>& tensors,
              const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
              Stream then = nullptr);
 
  private:
   static constexpr int kMaxDepth = 4;
-  // Where a call returns when all is done, the host waits for the step so far back, so that an
-  // interrupt ends it within a tile or two and queues stay short: further back where steps are so
-  // short that the host's own way back to work would be in the way.
+  // A call that returns when all work is done lets the host run this many steps ahead of the
+  // device, so that an interrupt ends it within a tile or two and queues stay short. Short steps
+  // allow more, because the host would not wake up in time.
   static constexpr int kAhead = 3, kMostAhead = 8;
-  // A program may have its GPU's host sleep, and waking up takes as long as a brief step: of those
-  // it waits only at each fourth, and is up to this many further ahead.
+  // A host that sleeps while it waits for the GPU takes as long as a short step to wake up. With
+  // short steps it waits only at every fourth one, and is up to this many further steps ahead.
   static constexpr int kMostAtOnce = 3;
   static constexpr double kShortStep = 1e-3;  // seconds
 
@@ -84,81 +86,81 @@ class TileLoop {
     const HostTensors& tensors;
     const Arena& arena;
     RunStats* stats;
-    bool waits;  // the host, for steps far behind
+    bool waits;  // whether the host waits for steps far behind
     size_t link = 0;
   };
   using Calls = std::vector<Call>;
-  // Of each slot of a link's operands. ready: it holds what the next engine needs; idle: nobody
-  // reads or writes it any more.
+  // Events of each slot of a link's operands. ready: the slot holds the input of the next stage;
+  // idle: all reads and writes of it are done.
   struct Gates {
     std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready, idle;
   };
 
   Status RunAll(const Work& work, const Calls& calls, Slabs& slabs, const Progress& progress,
                 Stream then);
-  // Has gates for the operands that a link of that number may wait for.
+  // Creates the events of the operands that this link may wait for.
   Status MakeGates(size_t link, const std::array<bool, kOperands>& waits);
   [[nodiscard]] Event Ready(const Call& call, const Step& step, Operand operand) const;
   [[nodiscard]] Event Idle(const Call& call, Operand operand, int slot) const;
   Status Loop(const Work& work, const Calls& calls, const Progress& progress);
-  // `feed` goes on with what the step takes.
+  // Advances `feed` by the operands of the step.
   Status Fetch(const Call& call, const Step& step, Feed* feed);
   Status FetchOperand(const Call& call, const Step& step, Operand operand, Feed* feed);
-  // A transfer of a staged operand, of which `part` crosses the wire, piece by piece.
+  // Transfers `part` of a staged operand over the wire, piece by piece.
   Status FetchStaged(const Call& call, const Transfer& whole, const Piece& part, Feed* feed);
   Status DrainStaged(const Call& call, const Transfer& whole);
-  // Copies between the tiles of a shared tensor and the problem's own: to these what it reads, and
-  // from them what it writes.
+  // Copies between the tiles of a shared tensor and the problem's own tiles: its inputs to them,
+  // and its results (`writes`) from them.
   Status CopyShared(const Call& call, const Step& step, bool writes);
-  // What the step has read may be filled again, or is left to others.
+  // Marks the slots that the step has read as idle, or passes them on to other problems.
   Status Leave(const Call& call, const Step& step);
-  // What the tile before has of this one's.
+  // Copies rows shared with the previous tile.
   Status TakeKept(const Call& call, const Step& step);
   Status MoveKept(const Call& call, const Step& step, Operand operand);
-  // Of an inner x from where it is kept, and to there what the next tile has of it.
+  // Copies the shared rows of an inner x from the kept buffer, and those for the next tile into it.
   Status PassKept(const Call& call, const Step& step);
   Status Compute(const Call& call, const Step& step);
   Status RunPart(const Call& call, const Step& step, const PreparedPart& prepared);
   Status TakeStep(const Calls& calls, const std::vector<Step>& steps, Feed* feed);
   Status TakeLink(const Calls& calls, const std::vector<Step>& steps, size_t link, Feed* feed);
-  // A link's tile in one step.
+  // The tile of a link in one step.
   struct LinkTile {
     const Call& call;
     const Step& step;
     Operand operand;
   };
-  // Copies a tile to a part of it, or all of it, in the layout of another one.
+  // Copies a tile, or the part that `to` needs, into the layout of another tile.
   Status Relay(const LinkTile& from, const LinkTile& to);
-  // Copies the residual of a link from what an earlier one has written, or from x.
+  // Copies the residual of a link from the result of an earlier link, or from x.
   Status TakeResidual(const Calls& calls, const std::vector<Step>& steps, size_t link);
-  // x of this step has been read by a later link than the first.
+  // Marks x as idle after a later link than the first has read it.
   Status ReleaseX(const Calls& calls, const std::vector<Step>& steps);
   Status AwaitDrain(const Call& call, const Step& step, Operand operand);
   Status Finish(const Call& call, const Step& step);
   Status ClearBeyond(const Call& call, const Step& step);
   Status FinishInner(const Call& call, const Step& step, FinishArgs args);
-  // Makes the step's tile of dy, or of what is valid of it in `box`.
+  // Computes the step's tile of dy from dz and saved bits; `box` has its valid elements.
   Status PoolBackward(const Call& call, const Step& step, void* dy, const TileLayout& layout,
                       const Box& box);
-  // Takes what was fetched of the step's tile through the prologue.
+  // Applies the prologue to the fetched part of the step's tile.
   Status Normalize(const Call& call, const Step& step);
-  // Adds what a complete tile has to the sums, which begin at 0 with the first step.
+  // Adds a complete tile to the statistics, which the first step sets to 0.
   Status SumUp(const Call& call, const Step& step, bool complete);
   Status PutPooled(const Call& call, const Step& step, FinishArgs* args);
   Status Drain(const Call& call, const Step& step, Operand operand);
   class Ending;
   Status Quiesce(Status status);
-  // Makes a stream wait for all that has been enqueued.
+  // Makes a stream wait for all enqueued work.
   Status Precede(Stream stream);
   [[nodiscard]] std::array<Stream, 3> Streams() const {
     return {fetch_.get(), compute_.get(), drain_.get()};
   }
-  // Where the step's tile of the operand begins: in its slot, or in the caller's own memory.
+  // The address of the step's tile of the operand: in its slot, or in the caller's memory.
   [[nodiscard]] static void* TileOf(const Call& call, const Step& step, Operand operand);
   [[nodiscard]] static void* SlotOf(const Call& call, Operand operand, int slot);
-  // Of the step's tile, all of it.
+  // The transfer of the whole tile of the step.
   [[nodiscard]] static Transfer TransferOf(const Call& call, const Step& step, Operand operand);
-  // Has a transfer end in the shared tile, which has neither padding nor less than the tensor.
+  // Redirects a transfer to the shared tile, which holds the whole tensor without padding.
   static void ToShared(const Call& call, const Step& step, Transfer* transfer);
   [[nodiscard]] static Bounce BounceOf(const Call& call, size_t stream);
   [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
@@ -168,8 +170,8 @@ class TileLoop {
   OwnedStream fetch_, compute_, drain_;
   std::vector<Gates> gates_;  // by link
   std::array<OwnedEvent, kMostAhead> stepped_;
-  OwnedEvent begun_;                 // the caller's stream has come to this call
-  std::array<OwnedEvent, 3> ended_;  // each stream has come to the end of a call
+  OwnedEvent begun_;                 // the caller's stream has reached this call
+  std::array<OwnedEvent, 3> ended_;  // each stream has reached the end of a call
   bool behind_ = false;              // a call that was enqueued may not be done
 };
 

@@ -144,7 +144,7 @@ Status TileLoop::PoolBackward(const Call& call, const Step& step, void* dy,
   return device_.PoolBackward(compute_.get(), args);
 }
 
-// Rows that a neighbour's tile handed on have been through it there.
+// Rows shared with an adjacent tile have already been normalised there.
 Status TileLoop::Normalize(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const Operand source = problem.source();

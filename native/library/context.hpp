@@ -1,7 +1,7 @@
 // Context: a device with a budget, the plans made for it, and the tile loop that runs them.
 //
-// One call at a time; calls from several threads take turns. A context that is used in a forked
-// child makes itself new streams there.
+// A context runs one call at a time; calls from several threads are serialized. In a forked child
+// it creates new threads and streams.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ struct ContextOptions {
   std::string plans;             // path; "": as the profile; "none": they are not remembered
   int64_t host_cap = 0;          // pinned bytes; 0: by the machine
   int64_t workspace = kNoLimit;  // the most bytes of an engine's workspace
-  int busy_gpus = 0;             // others of the host, while calls run; only a GPU minds
+  int busy_gpus = 0;             // other GPUs of the host that are busy during calls; for GPUs only
   bool reproducible = false;
   bool trace = false;
   Math math = Math::kFp32;
@@ -45,8 +45,8 @@ struct ContextOptions {
   double planning_seconds = kPlanningSeconds;
 };
 
-// The file that remembers plans for contexts with these options; "": none does. Behind devices that
-// limit or fail nothing is remembered.
+// The file of plans for contexts with these options; "" if plans are not stored, which is so behind
+// wrappers that limit memory or inject failures.
 std::string PlanFileOf(const ContextOptions& options);
 
 struct CallStats {
@@ -59,13 +59,13 @@ struct CallStats {
 
 using PlanPointer = std::shared_ptr<const PlanReport>;
 
-// Device memory of the caller's that a call may use, in the order of the caller's stream.
+// Device memory of the caller that a call may use, in stream order of the caller's stream.
 struct Scratch {
   void* data = nullptr;
   int64_t bytes = 0;
 };
 
-// In the place of a call's own limit of workspace.
+// Stands for the context's limit of workspace.
 constexpr int64_t kLimitOfContext = -1;
 
 class Context {
@@ -73,46 +73,49 @@ class Context {
   static Result<std::unique_ptr<Context>> Create(const ContextOptions& options);
   ~Context();
 
-  // Runs one call to its end. The tensors' views are in the six dimensions of their operands.
-  // `stream` is the caller's, in the device's terms: operands on a GPU or in pinned memory are read
-  // and written in its order. With scratch memory that suffices the call books nothing else; it is
-  // used only where all operands are on the device. `workspace`: the most bytes of an engine's.
+  // Runs one call to its end. The tensors are views in the six dimensions of their operands.
+  // `stream` is the caller's stream, as a handle of the device: operands on a GPU or in pinned
+  // memory are read and written in stream order. Scratch memory is used only if all operands are on
+  // the device; if it suffices, the call books no other memory. `workspace`: the most bytes of an
+  // engine's workspace.
   Status Run(const Problem& problem, const HostTensors& operands, void* stream,
              const Progress& progress, const Scratch& scratch = {},
              int64_t workspace = kLimitOfContext);
-  // Runs a chain (geom/chain.hpp) of problems in the order in which they are computed, of each
-  // which with its tensors; those between two links are not looked at, but for their strides. What
-  // sections leave for each other is in memory that stays until Release.
+  // Runs a chain (geom/chain.hpp), with the tensors of each problem in the order of computation. Of
+  // tensors between two links only the strides are used. Results that sections pass to each other
+  // are in memory that stays allocated until Release.
   Status RunChain(const Chain& chain, const std::vector<HostTensors>& operands, void* stream,
                   const Progress& progress, int64_t workspace = kLimitOfContext);
-  // Runs what leads to the gradients of a chain (geom/gradient_chain.hpp); of what is inner the
-  // tensors are not looked at.
+  // Runs the problems that compute the gradients of a chain (geom/gradient_chain.hpp). Tensors
+  // between two problems are not used.
   Status RunGradients(const GradientChain& chain, const std::vector<HostTensors>& operands,
                       void* stream, const Progress& progress, int64_t workspace = kLimitOfContext);
-  // What RunChain and RunGradients are predicted to take, by estimate: nothing is prepared. Tensors
-  // without data count as in pinned memory, and no data is looked at.
+  // Predicted seconds of RunChain and RunGradients, by estimate: no engine is prepared, and no data
+  // is read. Tensors without data count as pinned.
   Result<double> PriceChain(const Chain& chain, const std::vector<HostTensors>& operands,
                             int64_t workspace = kLimitOfContext);
   Result<double> PriceGradients(const GradientChain& chain,
                                 const std::vector<HostTensors>& operands,
                                 int64_t workspace = kLimitOfContext);
-  // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
-  // placement says so.
+  // Plans a problem without running it. Operands are in pageable memory, or on the device and
+  // aligned where the placement says so.
   Result<PlanSummary> Plan(const Problem& problem, const Placement& placement = {});
-  // What a plan of the caller's own (model/text/plan_text.hpp) would take; nothing is prepared.
+  // Predicts a plan that the caller gives as text (model/text/plan_text.hpp); no engine is
+  // prepared.
   Result<PlanSummary> Price(const Problem& problem, const Placement& placement,
                             const std::string& plan);
-  // Prepares it, and follows it in calls with the operands there.
+  // Prepares such a plan, and uses it in calls whose operands have this placement.
   Status UsePlan(const Problem& problem, const Placement& placement, const std::string& plan);
-  // Of the search the best, and random ones, which fit by estimate, with the operands there.
+  // The `best` candidates of the search and `random` other ones that fit by estimate, for this
+  // placement.
   Result<std::vector<RunnerUp>> Candidates(const Problem& problem, const Placement& placement,
                                            int best, int random, uint64_t seed);
-  // The plan for operands on the device, aligned; budget 0: the context's. Gives the bytes of the
-  // scratch memory with which Run follows the plan, given the same limit of workspace.
+  // Plans for aligned operands on the device; budget 0: the context's. Returns the bytes of scratch
+  // memory with which Run uses this plan, given the same limit of workspace.
   Result<int64_t> PlanInCore(const Problem& problem, int64_t budget,
                              int64_t workspace = kLimitOfContext);
 
-  // See MeasureParts; all operands are on the device, aligned.
+  // See MeasureParts; all operands are on the device and aligned.
   Result<std::vector<MicroBatch>> MeasureParts(const Problem& problem, BatchPolicy policy);
 
   // See HostMemory. From any thread.
@@ -123,25 +126,25 @@ class Context {
     return HostMemory::Pin(stack_.device, data, bytes);
   }
 
-  // Bytes of memory that is not asked for that may be pinned: 0 where the device gains nothing from
-  // it, or the user wants none.
+  // Bytes that the library may pin without being asked to: 0 if the device gains nothing from
+  // pinned memory, or the user allows none.
   [[nodiscard]] int64_t AutoPinBytes() const;
 
   CallStats stats();
-  // True if the calling thread is in a call on this context, which is so in its callbacks.
+  // True if the calling thread is inside a call on this context, as in a callback.
   [[nodiscard]] bool IsCalledByThisThread() const { return turn_.HeldByThisThread(); }
   Status Release();
-  // Completes the machine's profile (MachineProfile::Complete), which later plans rest on; where it
-  // is kept.
+  // Completes the machine's profile (MachineProfile::Complete), which later plans use; returns its
+  // path.
   Result<std::string> Calibrate(const Progress& progress);
-  // Has the machine's profile agree with calls of the problem (MachineProfile::Refine), all
-  // operands in host memory: how long what computes was busy in each. Later plans rest on it.
+  // Adjusts the machine's profile to calls of the problem with all operands in host memory
+  // (MachineProfile::Refine). `busy_seconds`: of the compute stage, for each call.
   Result<Refinement> Refine(const Problem& problem, const std::vector<double>& busy_seconds);
   // The timeline so far as Chrome trace JSON; kUnsupported without a trace device.
   Result<std::string> Trace();
   // See PlanMemory::Report.
   [[nodiscard]] Component ReportPlans() { return memory_->Report(); }
-  // What the check device has to complain about, a line each; "" where there is none.
+  // The violations that the check device found, one a line; "" if there are none.
   std::string CheckReport();
   [[nodiscard]] const Device& device() const { return *stack_.device; }
   [[nodiscard]] int64_t budget() const { return budget_; }
@@ -149,25 +152,26 @@ class Context {
 
  private:
   struct ThreadState;  // threads and what depends on them: a forked child builds it anew
-  // One call at a time. `function` is the name that a refusal gives.
+  // Serializes calls. `function` is named in the error of a nested call.
   using Turn = std::unique_lock<ProcessLock>;
   Result<Turn> TakeTurn(const char* function);
   explicit Context(ContextOptions options);
   Status Open();
-  // Makes the room anew in a forked child. With the turn held, like all below.
+  // Creates the thread state anew in a forked child. The turn is held here and in all functions
+  // below.
   Status EnterProcess();
   TileLoop& Loop();
   Status Settle();  // waits for what runs
   const Profile& ProfileFor(const Problem& problem);
   MachineProfile& Machine();
-  // What a plan depends on beside its problem. `in_place`: all operands that may be used where they
-  // lie, or none.
+  // The parameters of a plan besides its problem. `in_place`: all operands that may be used in
+  // place, or none.
   struct Terms {
     Homes home{};
     InPlace in_place{};
     int64_t budget = 0, workspace = kNoLimit;
   };
-  // One call on its way through the attempts to run it.
+  // One call, during the attempts to run it.
   struct Call {
     const Problem& problem;
     const HostTensors& tensors;
@@ -179,38 +183,38 @@ class Context {
   static std::string KeyOf(const Problem& problem, const Terms& terms);
   static std::string PrescriptionOf(const Problem& problem, Terms terms);
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
-  // Of a call that is no part of another: it may pin operands while it runs.
+  // The request of a call that is not part of another one: it may pin operands while it runs.
   [[nodiscard]] PlanRequest CallRequestFor(const Problem& problem, const Terms& terms) const;
-  // The plan for a problem, from the list or made now.
+  // The plan for a problem: a remembered one or a new one.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
-  // The plan that is kept, or a better one in its place.
+  // The remembered plan, or a better one in its place.
   Result<PlanPointer> LookAgain(const PlanRequest& request, PlanPointer* kept);
   TimedTiles& TimedOf(const PlanRequest& request);
-  void ForgetPlans();  // which rest on what was known
+  void ForgetPlans();  // after the profile has changed
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
-  // As it was found before, else searched for and remembered.
-  Result<PlanReport> PoolForwardPlan(const PlanRequest& request);
+  // The plan from the file of plans, else a new one, which is stored.
+  Result<PlanReport> MakePlan(const PlanRequest& request);
   Result<PlanReport> SearchPlan(const PlanRequest& request, std::optional<uint64_t> key);
   void Remember(uint64_t key, const PlanRequest& request, const PlanReport& report);
   Result<PlanReport> RecallPlan(const PlanRequest& request, const RememberedPlan& kept);
   Result<PlanReport> BookPlan(const PlanRequest& request, const Candidate& candidate,
                               double run_seconds);
-  // Prepares something, which may take device memory for as long as that lasts.
+  // Calls `make`, which prepares an engine and may need device memory meanwhile.
   template <class Make>
   auto BesideArena(const Make& make) -> decltype(make());
   Result<PlanReport> ChoosePlan(const PlanRequest& request);
-  // What is chosen where all operands are on the device.
+  // The plan if all operands are on the device.
   Result<PlanReport> ChooseInCore(const PlanRequest& request, const Profile& profile);
   [[nodiscard]] Homes HomesOf(const Problem& problem, const HostTensors& tensors) const;
-  // Where operands may be used on the device as they lie: all on it, and aligned.
+  // The operands that may be used in place: all on the device, and aligned.
   [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors,
                                   const Homes& home) const;
   [[nodiscard]] Terms TermsOf(const Problem& problem, const HostTensors& tensors,
                               int64_t workspace) const;
-  // Of operands that are where the placement says; all on the device.
+  // The terms for operands at the given placement; then for all of them on the device.
   [[nodiscard]] Terms TermsOf(const Problem& problem, const Placement& placement) const;
   [[nodiscard]] Terms TermsInCore(const Problem& problem) const;
-  // The caller's stream where operands are read and written in its order, else null.
+  // The caller's stream if operands are read and written in its order, else null.
   Result<Stream> CallerOf(const HostTensors& tensors, void* stream);
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
   [[nodiscard]] int64_t BudgetOf(const std::vector<HostTensors>& tensors) const;  // the least
@@ -223,10 +227,10 @@ class Context {
     const Progress& progress;
     int64_t budget = 0, workspace = kNoLimit;
   };
-  // `made`: of the chain, by MakeChain.
+  // `made`: the result of MakeChain for the chain.
   Result<std::vector<HostTensors>> LocateChain(const Chain& chain, const Chain& made,
                                                const std::vector<HostTensors>& operands);
-  // Of each link as a call within the budget.
+  // The terms of each link, as a call within the budget.
   [[nodiscard]] std::vector<Terms> TermsOf(const Chain& chain,
                                            const std::vector<HostTensors>& tensors, int64_t budget,
                                            int64_t workspace) const;
@@ -237,11 +241,11 @@ class Context {
   // Assigns buffers to the results that sections pass to each other.
   Status Join(const std::vector<ChainSection>& sections, const Chain& chain,
               std::vector<HostTensors>* tensors);
-  // By section; a single link is planned for that.
+  // The number of steps of each section; single links are planned to know it.
   Result<std::vector<int64_t>> StepsOf(const std::vector<ChainSection>& sections,
                                        const Chain& chain, const std::vector<HostTensors>& tensors,
                                        const ChainCall& call);
-  // `short_of`: becomes true where memory was wanting that the plan counts on.
+  // `short_of`: set to true if memory that the plan needs was not available.
   Status RunSection(const ChainSection& section, const Chain& chain,
                     const std::vector<HostTensors>& tensors, const ChainCall& call, bool* short_of);
   Status RunSections(const std::vector<ChainSection>& sections, const Chain& chain,
@@ -273,25 +277,25 @@ class Context {
   std::unique_ptr<Slabs> slabs_;
   std::unique_ptr<MachineProfile> profile_;
   std::unique_ptr<PlanMemory> memory_;
-  // A network has hundreds of problems, and all of them come again at each step.
+  // A network has hundreds of problems, all of which run in each step.
   static constexpr size_t kPlansKept = 512;
   using ByText = std::hash<std::string>;
   Recent<std::string, PlanPointer, ByText> plans_{kPlansKept};
   Recent<std::string, TimedTiles, ByText> timed_{kPlansKept};  // by TilesKeyOf
-  // Why there is no plan for a joint pass.
+  // The reasons why joint passes have no plan.
   Recent<std::string, Status, ByText> refused_{kPlansKept};
-  std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
+  std::map<std::string, PlanPointer> prescribed_;  // by UsePlan; used before all others
   static constexpr size_t kChainsKept = 8;
   Recent<std::string, ChainPointer> chains_{kChainsKept};
   Recent<std::string, GradientPointer> gradients_{kChainsKept};
   std::unique_ptr<SectionBuffers> buffers_;
   int64_t prepared_ = 0;
-  bool pins_ = true;  // nothing that was to be pinned for a call was refused
+  bool pins_ = true;  // false once the system refused to pin memory for a call
   CallStats stats_;
 };
 
-// A device that tries engines out does so in memory of its own, and so are plans tried: they have
-// the arena's meanwhile.
+// A device that times engines allocates memory for that, and so does a search that times plans. The
+// arena's memory is released for them meanwhile.
 template <class Make>
 auto Context::BesideArena(const Make& make) -> decltype(make()) {
   const bool tries =

@@ -33,7 +33,7 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) 
     return LookAgain(CallRequestFor(problem, terms), kept);
   }
   if (const Status* const why = refused_.Find(key)) return *why;
-  Result<PlanReport> made = PoolForwardPlan(CallRequestFor(problem, terms));
+  Result<PlanReport> made = MakePlan(CallRequestFor(problem, terms));
   if (!made.ok()) {
     if (StaysRefused(problem, terms.budget, made.status())) refused_.Put(key, made.status());
     return std::move(made).status();

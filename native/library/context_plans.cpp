@@ -142,7 +142,7 @@ PlanRequest Context::CallRequestFor(const Problem& problem, const Terms& terms) 
   return request;
 }
 
-Result<PlanReport> Context::PoolForwardPlan(const PlanRequest& request) {
+Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
   if (!memory_->remembers()) return SearchPlan(request, std::nullopt);
   const uint64_t key = oocdnn::KeyOf(request, ProfileFor(request.problem));
   if (const auto kept = memory_->Find(key, request.budget)) {
