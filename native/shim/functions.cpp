@@ -26,10 +26,10 @@ Served EmulatedFunctions() {
 Served InterceptedFunctions(OocFunction (*real)(const char* name)) {
   FillReal(real);
   Served served;
-  ServeTakenGraphs(&served);
-  ServeTakenPlans(&served);
-  ServeTakenConvolutions(&served);
-  ServeTakenAlgorithms(&served);
+  ServeInterceptedGraphs(&served);
+  ServeInterceptedPlans(&served);
+  ServeInterceptedConvolutions(&served);
+  ServeInterceptedAlgorithms(&served);
   ServeLargeTensors(&served);
   ServeOthers(&served);
   std::erase_if(served, [real](const OocServed& one) { return real(one.name) == nullptr; });

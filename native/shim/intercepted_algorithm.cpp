@@ -210,7 +210,7 @@ cudnnStatus_t Size(cudnnHandle_t handle, typename D::First first, typename D::Se
 
 }  // namespace
 
-void ServeTakenAlgorithms(Served* served) {
+void ServeInterceptedAlgorithms(Served* served) {
   OOC_SERVE(served, cudnnGetConvolutionForwardAlgorithm_v7, (List<Forward, Forward::kList>));
   OOC_SERVE(served, cudnnFindConvolutionForwardAlgorithm, (List<Forward, Forward::kFind>));
   OOC_SERVE(served, cudnnFindConvolutionForwardAlgorithmEx, Try<Forward>);

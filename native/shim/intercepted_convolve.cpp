@@ -157,7 +157,7 @@ cudnnStatus_t BackwardBias(cudnnHandle_t handle, const void* alpha, cudnnTensorD
 
 }  // namespace
 
-void ServeTakenConvolutions(Served* served) {
+void ServeInterceptedConvolutions(Served* served) {
   OOC_SERVE(served, cudnnConvolutionForward, Forward);
   OOC_SERVE(served, cudnnConvolutionBiasActivationForward, BiasActivation);
   OOC_SERVE(served, cudnnConvolutionBackwardData, BackwardData);

@@ -95,7 +95,7 @@ void GetLastErrorString(char* message, size_t bytes) {
 
 }  // namespace
 
-void ServeTakenPlans(Served* served) {
+void ServeInterceptedPlans(Served* served) {
   OOC_SERVE(served, cudnnGetLastErrorString, GetLastErrorString);
   OOC_SERVE(served, cudnnBackendExecute, Execute);
   OOC_SERVE(served, cudnnGetExecutionPlanWorkspaceSize, WorkspaceSize);

@@ -282,7 +282,7 @@ cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
 
 }  // namespace
 
-void ServeTakenGraphs(Served* served) {
+void ServeInterceptedGraphs(Served* served) {
   OOC_SERVE(served, cudnnBackendCreateDescriptor, CreateDescriptor);
   OOC_SERVE(served, cudnnBackendDestroyDescriptor, DestroyDescriptor);
   OOC_SERVE(served, cudnnBackendInitialize, Initialize);

@@ -42,9 +42,9 @@ class Arguments {
 };
 
 template <auto kReal, class Function>
-struct ForwardedTile;
+struct ForwardedCall;
 template <auto kReal, class... Types>
-struct ForwardedTile<kReal, cudnnStatus_t (*)(Types...)> {
+struct ForwardedCall<kReal, cudnnStatus_t (*)(Types...)> {
   static cudnnStatus_t Call(Types... values) {
     Arguments arguments;
     (arguments.See(values), ...);
@@ -60,7 +60,7 @@ struct ForwardedTile<kReal, cudnnStatus_t (*)(Types...)> {
 
 void ServeOthers(Served* served) {
 #define OOC_HAND_ON(name) \
-  OOC_SERVE(served, name, (ForwardedTile<&Real::name, decltype(&::name)>::Call));
+  OOC_SERVE(served, name, (ForwardedCall<&Real::name, decltype(&::name)>::Call));
   OOC_OTHER_FUNCTIONS(OOC_HAND_ON)
 #undef OOC_HAND_ON
 }

@@ -24,10 +24,10 @@ void ServeNormalization(Served* served);  // softmax, batch normalization
 void ServeGraphs(Served* served);
 
 // With a GPU: what stands before the real library's functions.
-void ServeTakenGraphs(Served* served);
-void ServeTakenPlans(Served* served);
-void ServeTakenConvolutions(Served* served);
-void ServeTakenAlgorithms(Served* served);
+void ServeInterceptedGraphs(Served* served);
+void ServeInterceptedPlans(Served* served);
+void ServeInterceptedConvolutions(Served* served);
+void ServeInterceptedAlgorithms(Served* served);
 void ServeLargeTensors(Served* served);
 void ServeOthers(Served* served);
 
