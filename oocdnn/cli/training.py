@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shlex
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 
 import click
 
-from oocdnn.cli.common import plain_errors
+from oocdnn.cli.common import plain_errors, value_errors_said
 
 _ARITHMETIC = ("fp32", "tf32", "bf16", "fp16")
 
@@ -35,27 +34,20 @@ def _growing_segments() -> Iterator[None]:
 
 def _page_of_files(files: tuple[Path, ...]) -> str:
     """The page of rows that were measured before, on one GPU or several of a kind."""
+    from oocdnn.bench.results import read_json
     from oocdnn.bench.training.page import page_of
 
     rows: list[dict[str, Any]] = []
     commands: dict[str, None] = {}
     for path in files:
         for file in sorted(path.glob("*.json")) if path.is_dir() else (path,):
-            found, command = _rows_of(file)
-            rows += found
-            commands[command] = None
+            with value_errors_said():
+                found = read_json(file)
+                if not (isinstance(found, dict) and {"rows", "command"} <= found.keys()):
+                    raise ValueError(f"{file} holds no rows of `oocdnn bench training --out`")
+            rows += found["rows"]
+            commands[found["command"]] = None
     return page_of(rows, "; ".join(commands))
-
-
-def _rows_of(file: Path) -> tuple[list[dict[str, Any]], str]:
-    """The rows of a file that `--out` wrote, and the command that measured them."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return found["rows"], found["command"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise click.ClickException(
-            f"{file} holds no rows of `oocdnn bench training --out`: {error!r}"
-        ) from error
 
 
 @click.command()
