@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from oocdnn.network.timeline import Timeline, certain_bytes
@@ -52,7 +52,8 @@ class Division:
         """
         if self.settled:
             return False
-        most = max(certain_bytes(timeline))
+        certain = certain_bytes(timeline)
+        most = max(certain)
         needed = most - timeline.operations[0].first_bytes
         first, recorded = self.needed == math.inf, self.parts
         if needed < self.needed:
@@ -60,7 +61,7 @@ class Division:
         else:
             self.misses += 1
         if most > room and self.misses < MISSES:
-            self.parts = self._doubled(timeline, room, ran, range(len(timeline.operations)))
+            self.parts = self._doubled(timeline, certain, room, ran, range(len(certain)))
             if first or self.parts != recorded:
                 return True
         self.parts, self.settled = self.best, True
@@ -80,27 +81,28 @@ class Division:
         if self.continued == CONTINUED:
             return False
         self.continued += 1
-        recorded = self.parts
+        recorded, certain = self.parts, certain_bytes(timeline)
         forward, count = timeline.forward, len(timeline.operations)
-        self.parts = self._doubled(timeline, room - room // TIGHT, ran, range(count))
+        self.parts = self._doubled(timeline, certain, room - room // TIGHT, ran, range(count))
         for positions in (range(forward), range(forward, count)):
             if self.parts == recorded:
-                self.parts = self._doubled(timeline, room - excess, ran, positions)
+                self.parts = self._doubled(timeline, certain, room - excess, ran, positions)
         self.needed, self.misses, self.settled = math.inf, 0, self.parts == recorded
         return not self.settled
 
     def _doubled(
         self,
         timeline: Timeline,
+        certain: Sequence[int],
         room: int,
         ran: Callable[[int], Iterable[Signature]],
         positions: Iterable[int],
     ) -> dict[Signature, int]:
         """The parts, doubled for what ran in operations that more parts can make fit."""
-        needed, parts = certain_bytes(timeline), dict(self.parts)
+        parts = dict(self.parts)
         for position in positions:
             own = timeline.operations[position].fixed_bytes  # what parts can make less
-            if needed[position] - own <= room < needed[position]:
+            if certain[position] - own <= room < certain[position]:
                 for one in ran(position):
                     parts[one] = min(2 * self.parts.get(one, 1), _most(one))
         return parts
