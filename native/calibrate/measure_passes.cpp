@@ -60,7 +60,7 @@ class PassesTimed {
            return bench_.device().Finish(stream, args);
          }));
     note("restore", y + made, Best([&](Stream stream, Span* span) {
-           return bench_.device().PoolBackward(stream, RestoreOf(span));
+           return bench_.device().PoolBackward(stream, BackwardOf(span));
          }));
     note("normalize", 2 * rig_.bytes(Operand::kX), Best([&](Stream stream, Span* span) {
            return bench_.device().Norm(stream, NormOf(span));
@@ -91,7 +91,7 @@ class PassesTimed {
     return args;
   }
 
-  [[nodiscard]] PoolBackwardArgs RestoreOf(Span* span) const {
+  [[nodiscard]] PoolBackwardArgs BackwardOf(Span* span) const {
     PoolBackwardArgs args;
     args.dy = rig_.tile(Operand::kY);
     args.layout = &y_;

@@ -2,9 +2,8 @@
 //
 //   fetch    waits until the compute stage has read the previous tile of the slot, then fills the
 //            slot, except for rows that an adjacent tile shares
-//   compute  copies the shared rows, waits for the fetched slots, computes dy from dz where dy is
-//   not
-//            fetched, applies the prologue, runs the engine, finishes complete tiles, and adds them
+//   compute  copies the shared rows, waits for the fetched slots, computes dy from dz if dy is no
+//            operand, applies the prologue, runs the engine, finishes complete tiles, and adds them
 //            to the statistics
 //   drain    waits for finished tiles, and copies them to their place in the operand
 //

@@ -40,7 +40,7 @@ class Frame {
   [[nodiscard]] const std::vector<Interval>& old() const { return old_; }
   // Both.
   [[nodiscard]] std::vector<Interval> Used() const;
-  // Whether what is mapped is as much as the lifetimes that are there at the same time.
+  // True if the mapped bytes suffice for the allocations that exist at the same time.
   [[nodiscard]] bool IsPossible() const;
   // Whether an allocation takes nothing more from the driver.
   [[nodiscard]] bool IsMapped(const Interval& interval) const;

@@ -68,8 +68,8 @@ bool Placement::Improve(std::vector<Span> fixed, const std::vector<char>& open, 
   return top <= limit;
 }
 
-// Whether some lifetime behind the limit has no place in front of it beside what is fixed, whatever
-// the order.
+// Returns true if no order helps: an allocation that ends behind the limit does not fit below it
+// even if only the fixed spans are placed.
 bool Placement::IsHopeless(const std::vector<Span>& fixed, const std::vector<int32_t>& places,
                            const Fit& fit, int64_t limit) {
   Fix(fixed);

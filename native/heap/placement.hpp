@@ -16,7 +16,7 @@ namespace oocdnn::heap {
 
 class Placement {
  public:
-  // What an order of lifetimes leads to.
+  // An order of the lifetimes, and the addresses that it results in.
   struct State {
     std::vector<int32_t> order;
     std::vector<int64_t> addresses;  // of each lifetime

@@ -79,7 +79,7 @@ class Timed {
     const int bits = pass_.mode == PoolMode::kNone ? 0xff : 0;
     if (pass_.restores && !device.Fill(stream, memory_[2], saved_.bytes, bits).ok()) return {};
     return BestOf(device, stream, [&](Span* span) {
-      return pass_.restores ? device.PoolBackward(stream, RestoreOf(span))
+      return pass_.restores ? device.PoolBackward(stream, BackwardOf(span))
                             : device.Finish(stream, FinishOf(span));
     });
   }
@@ -102,7 +102,7 @@ class Timed {
     return args;
   }
 
-  [[nodiscard]] PoolBackwardArgs RestoreOf(Span* span) const {
+  [[nodiscard]] PoolBackwardArgs BackwardOf(Span* span) const {
     PoolBackwardArgs args;
     args.dy = memory_[0];
     args.layout = &y_;

@@ -1,5 +1,5 @@
-// What a pass of dy works on, and the one that makes its elements one by one, out of the
-// windows that have them. Nothing is added up in memory.
+// The task of a thread of ooc_pool_backward, and the general pass, which computes each element of dy
+// from the windows that contain it. Sums stay in registers.
 #pragma once
 
 #include "device/cuda/pool_forward_one.cuh"
