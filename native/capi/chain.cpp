@@ -7,6 +7,7 @@
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
 #include "capi/translate.hpp"
+#include "geom/chain.hpp"
 
 using namespace oocdnn;  // NOLINT: this file is the C face of that namespace
 
@@ -19,9 +20,9 @@ Status NeedNone(const oocdnn_tensor* tensor, const char* name) {
 
 static_assert(kFromX == OOCDNN_RESIDUAL_X && kFromOutside == OOCDNN_RESIDUAL_OPERAND);
 
-// The links as problems, with what the caller has of them.
+// The program of the links, with the caller's tensors.
 struct ChainArguments {
-  Chain chain;
+  Program chain;
   std::vector<HostTensors> tensors;
 };
 
@@ -37,7 +38,8 @@ class ChainTranslator {
     for (int64_t i = 0; i < count_; ++i) {
       OOC_TRY(Take(i).With(Format("link %lld of a chain", static_cast<long long>(i))));
     }
-    return std::move(made_);
+    OOC_ASSIGN(Program chain, MakeChain(problems_, sources_));
+    return ChainArguments{std::move(chain), std::move(tensors_)};
   }
 
  private:
@@ -60,9 +62,9 @@ class ChainTranslator {
       (pools ? operands.z : operands.y) = &between;
     }
     OOC_ASSIGN(const CallArguments link, Translate(&links_[i], &operands, math_));
-    made_.chain.links.push_back(link.problem);
-    made_.chain.residual.push_back(source);
-    made_.tensors.push_back(link.tensors);
+    problems_.push_back(link.problem);
+    sources_.push_back(source);
+    tensors_.push_back(link.tensors);
     passed_.push_back(between);
     return {};
   }
@@ -86,7 +88,9 @@ class ChainTranslator {
   const int64_t count_;
   const Math math_;
   std::vector<oocdnn_tensor> passed_;  // x, and what each link writes for the next
-  ChainArguments made_;
+  std::vector<Problem> problems_;
+  std::vector<int64_t> sources_;  // of residuals
+  std::vector<HostTensors> tensors_;
 };
 
 Result<ChainArguments> ArgumentsOf(const oocdnn_context* context, const oocdnn_convolution* links,
@@ -108,8 +112,7 @@ oocdnn_status oocdnn_price_chain(oocdnn_context* context, const oocdnn_convoluti
   return Guard([&]() -> Status {
     OOC_TRY(Need(seconds, "seconds"));
     OOC_ASSIGN(const ChainArguments chain, ArgumentsOf(context, links, operands, residuals, count));
-    OOC_ASSIGN(*seconds,
-               context->context->PriceChain(chain.chain, chain.tensors, LimitOf(links[0])));
+    OOC_ASSIGN(*seconds, context->context->Price(chain.chain, chain.tensors, LimitOf(links[0])));
     return {};
   });
 }
@@ -121,7 +124,7 @@ oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution
     OOC_ASSIGN(const ChainArguments chain, ArgumentsOf(context, links, operands, residuals, count));
     const CallOn running(context);
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
-    return context->context->RunChain(chain.chain, chain.tensors, links[0].stream, progress,
-                                      LimitOf(links[0]));
+    return context->context->Run(chain.chain, chain.tensors, links[0].stream, progress,
+                                 LimitOf(links[0]));
   });
 }

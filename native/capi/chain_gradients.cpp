@@ -1,5 +1,5 @@
-// The C function of a chain's gradients: from links forward and the gradients that are wanted of
-// them to the problems that lead there. Tensors between these are nobody's.
+// The C function of a chain's gradients: builds the program of the forward links and their
+// gradients. Tensors between its nodes are nobody's.
 #include <optional>
 #include <vector>
 
@@ -15,8 +15,8 @@ using namespace oocdnn;  // NOLINT: this file is the C face of that namespace
 namespace {
 
 struct GradientArguments {
-  GradientChain chain;
-  std::vector<HostTensors> tensors;  // by problem
+  Program program;
+  std::vector<HostTensors> tensors;  // by node
 };
 
 class GradientTranslator {
@@ -38,11 +38,12 @@ class GradientTranslator {
       links.push_back({forward_[i].problem, {}, operands_[i].saved != nullptr});
       if (gradients_[i]) links.back().gradients = gradients_[i]->problem;
     }
-    GradientArguments made;
-    OOC_ASSIGN(made.chain, MakeGradientChain(links));
-    for (const GradientChain::Origin& origin : made.chain.origin) {
-      made.tensors.push_back(origin.gradients ? gradients_[origin.link]->tensors
-                                              : forward_[origin.link].tensors);
+    OOC_ASSIGN(GradientProgram built, MakeGradientChain(links));
+    GradientArguments made{std::move(built.program), {}};
+    for (size_t i = 0; i < made.program.size(); ++i) {
+      const size_t link = made.program.LinkOf(i);
+      made.tensors.push_back(built.gradients[i] ? gradients_[link]->tensors
+                                                : forward_[link].tensors);
     }
     return made;
   }
@@ -181,8 +182,8 @@ oocdnn_status oocdnn_price_chain_backward(oocdnn_context* context, const oocdnn_
   return Guard([&]() -> Status {
     OOC_TRY(Need(seconds, "seconds"));
     OOC_ASSIGN(const GradientArguments gradients, ArgumentsOf(context, links, operands, count));
-    OOC_ASSIGN(*seconds, context->context->PriceGradients(gradients.chain, gradients.tensors,
-                                                          LimitOf(links[0])));
+    OOC_ASSIGN(*seconds,
+               context->context->Price(gradients.program, gradients.tensors, LimitOf(links[0])));
     return {};
   });
 }
@@ -193,7 +194,7 @@ oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context, const oocdnn_co
     OOC_ASSIGN(const GradientArguments gradients, ArgumentsOf(context, links, operands, count));
     const CallOn running(context);
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
-    return context->context->RunGradients(gradients.chain, gradients.tensors, links[0].stream,
-                                          progress, LimitOf(links[0]));
+    return context->context->Run(gradients.program, gradients.tensors, links[0].stream, progress,
+                                 LimitOf(links[0]));
   });
 }

@@ -13,7 +13,7 @@
 
 #include "device/device.hpp"
 #include "geom/chain.hpp"
-#include "geom/gradient_chain.hpp"
+#include "geom/program.hpp"
 #include "model/plan.hpp"
 
 namespace oocdnn {
@@ -36,8 +36,8 @@ struct PreparedTiles {
   [[nodiscard]] bool fuses() const { return parts.front().fuses; }
 };
 
-// Tiles of a tensor that problems of a GradientChain share, as one of them sees them: of the
-// samples of a tile all that there is, plain, and in the type of the caller's.
+// Tiles of a tensor that nodes of a program share, as one of them sees them: of the samples of a
+// tile all that there is, plain, and in the type of the caller's.
 struct SharedTiles {
   std::vector<int64_t> slot;  // offsets into the arena
   TileLayout usual, ends;

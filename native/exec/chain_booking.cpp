@@ -1,11 +1,12 @@
-#include "exec/chain_booking.hpp"
+// Bookings of programs whose tiles are ranges of samples and rows.
+#include "exec/program_booking.hpp"
 
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "base/config.hpp"
 #include "geom/chain_lifetimes.hpp"
 #include "memory/arena.hpp"
+#include "model/price/chain_plan.hpp"
 
 namespace oocdnn {
 namespace {
@@ -33,38 +34,35 @@ bool IsOpaque(const Booking& link, Operand operand) {
 
 class ChainBooker {
  public:
-  ChainBooker(Device& device, const ChainRequest& request, const ChainCandidate& candidate)
+  ChainBooker(Device& device, const ProgramRequest& request, const ProgramCandidate& candidate)
       : device_(device),
         request_(request),
         candidate_(candidate),
-        made_{TilesOf(request, candidate), candidate.ring, {}, 0},
-        estimate_(EstimateBytes(request, candidate, made_.tiles)),
+        made_{{}, TilesOf(request, candidate), candidate.ring, 0},
+        tiles_(*made_.tiles),
+        estimate_(ChainBytes(request, candidate, tiles_)),
         offsets_(device.capabilities().alignment) {}
 
-  Result<ChainBooking> Book() {
-    for (size_t i = 0; i < request_.chain.size(); ++i) {
+  Result<ProgramBooking> Book() {
+    for (size_t i = 0; i < request_.program.size(); ++i) {
       OOC_TRY(PrepareLink(i).With(Format("link %zu of a chain", i)));
     }
     OOC_TRY(Keep());
     Join();
     SourceResiduals();
     Place();
-    if (made_.bytes <= request_.budget()) return std::move(made_);
-    return Error(Code::kOutOfMemory, "%s books %s, the budget is %s",
-                 Describe(request_, candidate_).c_str(), BytesText(made_.bytes).c_str(),
-                 BytesText(request_.budget()).c_str())
-        .WithDetail(made_.bytes);
+    return std::move(made_);
   }
 
  private:
   Status PrepareLink(size_t link) {
-    const PlanRequest& request = request_.links[link];
+    const PlanRequest& request = request_.nodes[link];
     Booking booking;
     booking.problem = request.problem;
     booking.candidate = LinkOf(request_, candidate_, link);
     const int64_t beside = Add(estimate_, 2 * request.bounce_bytes);
     const int64_t workspace = std::max<int64_t>(request.budget - beside, 0);
-    const auto shape_of = [&](bool is_short) { return made_.tiles.ShapeOf(link, is_short); };
+    const auto shape_of = [&](bool is_short) { return tiles_.ShapeOf(link, is_short); };
     Status prepared = Prepare(device_, request, shape_of, workspace, &booking);
     if (prepared.code() == Code::kUnsupported) {
       const bool usual = booking.usual.parts.empty();
@@ -72,18 +70,18 @@ class ChainBooker {
     }
     OOC_TRY(std::move(prepared));
     for (int o = 0; o < kOperands; ++o) {
-      booking.inner[o] = IsInner(request_.chain, link, static_cast<Operand>(o));
+      booking.inner[o] = request_.program.IsInner(link, static_cast<Operand>(o));
     }
-    made_.links.push_back(std::move(booking));
+    made_.nodes.push_back(std::move(booking));
     return {};
   }
 
   // What tiles keep of inner tensors lies as these do.
   Status Keep() {
-    for (size_t i = 1; i < made_.links.size(); ++i) {
-      const std::optional<ConvShape> kept = made_.tiles.KeptOf(i, false);
+    for (size_t i = 1; i < made_.nodes.size(); ++i) {
+      const std::optional<ConvShape> kept = tiles_.KeptOf(i, false);
       if (!kept) continue;
-      Booking& link = made_.links[i];
+      Booking& link = made_.nodes[i];
       if (IsOpaque(link, Operand::kX)) {
         return Error(Code::kUnsupported, "link %zu keeps its tiles of x to itself", i)
             .WithDetail(kSweeps);
@@ -98,23 +96,23 @@ class ChainBooker {
 
   // The bytes of a tile of x before those that the link before it writes.
   [[nodiscard]] int64_t KeptBefore(size_t link, const PreparedTiles& tiles) const {
-    const TileLayout& kept = made_.links[link].kept_layout;
+    const TileLayout& kept = made_.nodes[link].kept_layout;
     if (kept.bytes == 0 || tiles.parts.empty()) return 0;
     const TileLayout& x = tiles.layout[Index(Operand::kX)];
-    const size_t d = 3 + static_cast<size_t>(made_.tiles.sweep());
+    const size_t d = 3 + static_cast<size_t>(tiles_.sweep());
     return Mul(Mul(kept.shape[d], x.stride[d]), SizeOf(x.dtype));
   }
 
   // Whether a link's short tiles have as much there as the usual ones.
   [[nodiscard]] bool KeepsAlike(size_t link) const {
-    const Booking& mine = made_.links[link];
+    const Booking& mine = made_.nodes[link];
     return mine.ends.parts.empty() || KeptBefore(link, mine.ends) == KeptBefore(link, mine.usual);
   }
 
   // Where rows are kept z lies behind them, which an engine must be able to address.
   [[nodiscard]] bool WritesZ(size_t link) const {
-    const int64_t before = KeptBefore(link + 1, made_.links[link + 1].usual);
-    return oocdnn::WritesZ(request_, candidate_, made_.tiles, link) &&
+    const int64_t before = KeptBefore(link + 1, made_.nodes[link + 1].usual);
+    return oocdnn::WritesZ(request_, candidate_, tiles_, link) &&
            before % device_.capabilities().tile_alignment == 0;
   }
 
@@ -130,8 +128,8 @@ class ChainBooker {
 
   // What each link writes is what the next one reads, if it can be written so.
   void Join() {
-    for (size_t i = 0; i + 1 < made_.links.size(); ++i) {
-      Booking &one = made_.links[i], &next = made_.links[i + 1];
+    for (size_t i = 0; i + 1 < made_.nodes.size(); ++i) {
+      Booking &one = made_.nodes[i], &next = made_.nodes[i + 1];
       one.writes_z = WritesZ(i);
       if (one.writes_z) TakeY(&one);
       const auto can = [&](const PreparedTiles& from, const PreparedTiles& to) {
@@ -153,8 +151,8 @@ class ChainBooker {
 
   // Whether a link's operand lies in the caller's memory as its tiles do.
   [[nodiscard]] bool InPlaceOf(size_t link, Operand operand) const {
-    return made_.tiles.DividesBatch() && request_.links[link].in_place[Index(operand)] &&
-           UsedInPlace(made_.links[link], operand, device_.capabilities().tile_alignment);
+    return tiles_.DividesBatch() && request_.nodes[link].in_place[Index(operand)] &&
+           UsedInPlace(made_.nodes[link], operand, device_.capabilities().tile_alignment);
   }
 
   // From tiles that other links have, if a copy can read them.
@@ -163,12 +161,12 @@ class ChainBooker {
       const TileLayout& x = tiles.layout[Index(Operand::kX)];
       return tiles.parts.empty() || (!x.opaque && x.channel_block == 1);
     };
-    const Booking& first = made_.links.front();
+    const Booking& first = made_.nodes.front();
     const bool x = !InPlaceOf(0, Operand::kX) && plain(first.usual) && plain(first.ends);
-    for (size_t i = 0; i < made_.links.size(); ++i) {
-      const int64_t source = request_.chain.residual[i];
+    for (size_t i = 0; i < made_.nodes.size(); ++i) {
+      const int64_t source = ResidualOf(request_.program, i);
       if (source == kFromOutside || (source == kFromX && !x)) continue;
-      Booking& link = made_.links[i];
+      Booking& link = made_.nodes[i];
       link.residual = source;
       link.inner[Index(Operand::kResidual)] = true;
       link.copies = !Shares(link);
@@ -179,7 +177,7 @@ class ChainBooker {
   // as the one has all of the other's.
   [[nodiscard]] bool Shares(const Booking& link) const {
     const bool x = link.residual == kFromX;
-    const Booking& source = made_.links[x ? 0 : static_cast<size_t>(link.residual)];
+    const Booking& source = made_.nodes[x ? 0 : static_cast<size_t>(link.residual)];
     const int from = Index(x ? Operand::kX : Operand::kZ), to = Index(Operand::kResidual);
     return LieAlike(source.usual.layout[from], link.usual.layout[to]) &&
            (link.ends.parts.empty() || LieAlike(source.ends.layout[from], link.ends.layout[to]));
@@ -189,7 +187,7 @@ class ChainBooker {
   template <class Counts>
   int64_t Region(Operand operand, const Counts& counts) {
     int64_t bytes = 0;
-    for (const Booking& link : made_.links) {
+    for (const Booking& link : made_.nodes) {
       if (counts(link)) bytes = std::max(bytes, SlotBytes(link, Index(operand)));
     }
     return offsets_.Book(bytes);
@@ -197,23 +195,23 @@ class ChainBooker {
 
   // What links hand to each other.
   void PlaceHanded() {
-    std::vector<ForwardedTile> handed(made_.links.size());
+    std::vector<ForwardedTile> handed(made_.nodes.size());
     for (size_t i = 1; i < handed.size(); ++i) {
-      const Booking& before = made_.links[i - 1];
-      handed[i].x = SlotBytes(made_.links[i], Index(Operand::kX));
+      const Booking& before = made_.nodes[i - 1];
+      handed[i].x = SlotBytes(made_.nodes[i], Index(Operand::kX));
       if (before.relays) handed[i].z = SlotBytes(before, Index(Operand::kZ));
       handed[i].convolved = before.writes_z;
     }
     std::vector<bool> shares(handed.size());
     for (size_t i = 0; i < shares.size(); ++i) {
-      const Booking& link = made_.links[i];
+      const Booking& link = made_.nodes[i];
       shares[i] = link.inner[Index(Operand::kResidual)] && !link.copies;
     }
     const ForwardedRegions regions =
-        PackForwarded(request_.chain, handed, shares, device_.capabilities().alignment);
+        PackForwarded(request_.program, handed, shares, device_.capabilities().alignment);
     const int64_t x = offsets_.Book(regions.x_bytes), z = offsets_.Book(regions.z_bytes);
     for (size_t i = 1; i < handed.size(); ++i) {
-      Booking &one = made_.links[i - 1], &next = made_.links[i];
+      Booking &one = made_.nodes[i - 1], &next = made_.nodes[i];
       next.slot[Index(Operand::kX)] = {x + regions.x[i].offset};
       const int64_t before = KeptBefore(i, next.usual);
       one.slot[Index(Operand::kZ)] = {one.relays ? z + regions.z[i].offset
@@ -231,13 +229,13 @@ class ChainBooker {
     const int64_t sums = Region(Operand::kY, stays), residuals = Region(Operand::kResidual, copies);
     PlaceHanded();
     int64_t workspace = 0;
-    for (const Booking& link : made_.links) {
+    for (const Booking& link : made_.nodes) {
       workspace = std::max(workspace, link.WorkspaceBytes());
     }
     workspace = offsets_.Book(workspace);
     std::array<int64_t, 2> bounce{};
     for (int64_t& offset : bounce) offset = offsets_.Book(request_.bounce_bytes());
-    for (Booking& link : made_.links) {
+    for (Booking& link : made_.nodes) {
       link.workspace = workspace;
       link.bounce = bounce;
       link.bounce_bytes = request_.bounce_bytes();
@@ -247,10 +245,10 @@ class ChainBooker {
       }
       PlaceOwn(&link);
     }
-    for (Booking& link : made_.links) {
+    for (Booking& link : made_.nodes) {
       if (!link.inner[Index(Operand::kResidual)] || link.copies) continue;
       const bool x = link.residual == kFromX;
-      const Booking& source = made_.links[x ? 0 : static_cast<size_t>(link.residual)];
+      const Booking& source = made_.nodes[x ? 0 : static_cast<size_t>(link.residual)];
       link.slot[Index(Operand::kResidual)] = source.slot[Index(x ? Operand::kX : Operand::kZ)];
     }
     made_.bytes = offsets_.total();
@@ -258,7 +256,7 @@ class ChainBooker {
 
   // What the caller has of a link.
   void PlaceOwn(Booking* link) {
-    const auto number = static_cast<size_t>(link - made_.links.data());
+    const auto number = static_cast<size_t>(link - made_.nodes.data());
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
       if (!link->problem.Has(operand) || link->inner[o]) continue;
@@ -272,17 +270,18 @@ class ChainBooker {
   }
 
   Device& device_;
-  const ChainRequest& request_;
-  const ChainCandidate& candidate_;
-  ChainBooking made_;
+  const ProgramRequest& request_;
+  const ProgramCandidate& candidate_;
+  ProgramBooking made_;
+  const ChainTiles& tiles_;
   const int64_t estimate_;  // of slots
   Offsets offsets_;
 };
 
 }  // namespace
 
-Result<ChainBooking> BookChain(Device& device, const ChainRequest& request,
-                               const ChainCandidate& candidate) {
+Result<ProgramBooking> BookChain(Device& device, const ProgramRequest& request,
+                                 const ProgramCandidate& candidate) {
   return ChainBooker(device, request, candidate).Book();
 }
 

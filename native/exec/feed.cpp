@@ -8,9 +8,9 @@ namespace {
 
 // Without any, the walk to the next piece would go through the whole schedule.
 bool StagesInputs(const Staging& staging, const Work& work) {
-  for (size_t number = 0, end = LaneNumber(work.links.size(), {}); number < end; ++number) {
+  for (size_t number = 0, end = LaneNumber(work.nodes.size(), {}); number < end; ++number) {
     const auto operand = static_cast<Operand>(number % kOperands);
-    const bool reads = work.links[number / kOperands]->problem.Reads(operand);
+    const bool reads = work.nodes[number / kOperands]->problem.Reads(operand);
     if (reads && staging.Serves(number)) return true;
   }
   return false;
@@ -29,12 +29,12 @@ Piece FetchedPart(const OperandStep& step) {
 }
 
 Feed::Feed(Staging& staging, const Work& work)
-    : staging_(staging), work_(work), ahead_(work), number_(LaneNumber(work.links.size(), {})) {
+    : staging_(staging), work_(work), ahead_(work), number_(LaneNumber(work.nodes.size(), {})) {
   if (StagesInputs(staging, work)) FindNext();
 }
 
 void Feed::FindNext() {
-  const size_t end = LaneNumber(work_.links.size(), {});
+  const size_t end = LaneNumber(work_.nodes.size(), {});
   piece_.emplace();
   while (!cut_ || !cut_->Next(&*piece_)) {
     if (std::exchange(cut_, std::nullopt)) ++number_;
@@ -46,7 +46,7 @@ void Feed::FindNext() {
       const auto operand = static_cast<Operand>(number_ % kOperands);
       const size_t link = number_ / kOperands;
       const OperandStep& mine = steps_[link].operand[Index(operand)];
-      const bool reads = work_.links[link]->problem.Reads(operand);
+      const bool reads = work_.nodes[link]->problem.Reads(operand);
       if (!reads || !mine.enter || !staging_.Serves(number_)) continue;
       cut_.emplace(staging_.CutOf(number_, FetchedPart(mine)));
       break;

@@ -1,12 +1,13 @@
-#include "exec/gradient_booking.hpp"
+// Bookings of programs whose tiles are ranges of samples.
+#include "exec/program_booking.hpp"
 
 #include <algorithm>
 #include <deque>
 
 #include "base/checked.hpp"
-#include "base/config.hpp"
 #include "geom/lifetimes.hpp"
 #include "memory/arena.hpp"
+#include "model/price/gradient_plan.hpp"
 
 namespace oocdnn {
 namespace {
@@ -31,33 +32,29 @@ struct Tenant {
 
 class GradientBooker {
  public:
-  GradientBooker(Device& device, const GradientRequest& request, const GradientCandidate& candidate)
+  GradientBooker(Device& device, const ProgramRequest& request, const ProgramCandidate& candidate)
       : device_(device),
         request_(request),
         candidate_(candidate),
-        chain_(request.chain),
-        estimate_(EstimateBytes(request, candidate)),
+        program_(request.program),
+        estimate_(GradientBytes(request, candidate)),
         offsets_(device.capabilities().alignment) {}
 
-  Result<GradientBooking> Book() {
-    for (size_t i = 0; i < chain_.size(); ++i) {
-      OOC_TRY(PrepareProblem(i).With(Format("link %zu of a chain", chain_.origin[i].link)));
+  Result<ProgramBooking> Book() {
+    for (size_t i = 0; i < program_.size(); ++i) {
+      OOC_TRY(PrepareProblem(i).With(Format("link %zu of a chain", program_.LinkOf(i))));
     }
-    for (const std::vector<TensorUse>& uses : chain_.shared) PlaceShared(uses);
-    for (size_t i = 0; i < chain_.size(); ++i) PlaceOwn(i);
+    for (const ProgramTensor& tensor : program_.tensors()) PlaceShared(tensor);
+    for (size_t i = 0; i < program_.size(); ++i) PlaceOwn(i);
     PlaceTenants();
-    if (made_.bytes <= request_.budget()) return std::move(made_);
-    return Error(Code::kOutOfMemory, "%s books %s, the budget is %s",
-                 Describe(request_, candidate_).c_str(), BytesText(made_.bytes).c_str(),
-                 BytesText(request_.budget()).c_str())
-        .WithDetail(made_.bytes);
+    return std::move(made_);
   }
 
  private:
   using Slots = std::vector<int64_t>;
 
   Status PrepareProblem(size_t number) {
-    const PlanRequest& request = request_.requests[number];
+    const PlanRequest& request = request_.nodes[number];
     Booking booking;
     booking.problem = request.problem;
     booking.candidate = CandidateOf(request_, candidate_, number);
@@ -72,12 +69,12 @@ class GradientBooker {
       return std::move(prepared).WithDetail(usual ? static_cast<int64_t>(number) : kShortTiles);
     }
     OOC_TRY(std::move(prepared));
-    booking.inner = chain_.inner[number];
-    made_.problems.push_back(std::move(booking));
+    booking.inner = program_.PassedTo(number);
+    made_.nodes.push_back(std::move(booking));
     return {};
   }
 
-  Booking& Of(const TensorUse& use) { return made_.problems[use.problem]; }
+  Booking& Of(const TensorUse& use) { return made_.nodes[use.node]; }
 
   // Whether the use's tiles are all of the tensor's samples, plain and in its type.
   bool IsWhole(const TensorUse& use) {
@@ -124,9 +121,10 @@ class GradientBooker {
            (booking.ends.parts.empty() || LieAlike(seen.ends, booking.ends.layout[o]));
   }
 
-  void PlaceShared(const std::vector<TensorUse>& uses) {
+  void PlaceShared(const ProgramTensor& tensor) {
+    const std::vector<TensorUse>& uses = tensor.uses;
     const TensorUse& first = uses.front();
-    const bool outer = chain_.IsOuter(uses);
+    const bool outer = tensor.outer;
     const SharedTiles tiles = TilesOf(uses);
     std::vector<Slots*> slots;
     for (const TensorUse& use : uses) {
@@ -147,8 +145,8 @@ class GradientBooker {
     }
     const int64_t bytes = std::max(tiles.usual.bytes, tiles.ends.bytes);
     if (!outer) {
-      const auto from = static_cast<int64_t>(first.problem);
-      tenants_.push_back({{bytes, from, static_cast<int64_t>(uses.back().problem), 0}, slots});
+      const auto from = static_cast<int64_t>(first.node);
+      tenants_.push_back({{bytes, from, static_cast<int64_t>(uses.back().node), 0}, slots});
       return;
     }
     for (int slot = 0; slot < DepthOf(first); ++slot) {
@@ -170,13 +168,13 @@ class GradientBooker {
       std::fill(slots->begin(), slots->end(), offsets_.Book(bytes));
       return;
     }
-    const auto now = static_cast<int64_t>(use.problem);
+    const auto now = static_cast<int64_t>(use.node);
     tenants_.push_back({{bytes, now, now, 0}, {slots}});
   }
 
   // What the problem shares with nobody.
   void PlaceOwn(size_t number) {
-    Booking& booking = made_.problems[number];
+    Booking& booking = made_.nodes[number];
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
       if (!booking.problem.Uses(operand) || booking.inner[o] || Placed(booking, o)) continue;
@@ -212,8 +210,8 @@ class GradientBooker {
     }
     std::array<int64_t, 2> bounce{};
     for (int64_t& offset : bounce) offset = offsets_.Book(request_.bounce_bytes());
-    for (size_t i = 0; i < made_.problems.size(); ++i) {
-      Booking& booking = made_.problems[i];
+    for (size_t i = 0; i < made_.nodes.size(); ++i) {
+      Booking& booking = made_.nodes[i];
       booking.bounce = bounce;
       booking.bounce_bytes = request_.bounce_bytes();
       booking.workspace = besides_[2 * i].front();
@@ -223,10 +221,10 @@ class GradientBooker {
   }
 
   Device& device_;
-  const GradientRequest& request_;
-  const GradientCandidate& candidate_;
-  const GradientChain& chain_;
-  GradientBooking made_;
+  const ProgramRequest& request_;
+  const ProgramCandidate& candidate_;
+  const Program& program_;
+  ProgramBooking made_;
   const int64_t estimate_;  // of slots
   Offsets offsets_;
   std::vector<Tenant> tenants_;
@@ -235,8 +233,8 @@ class GradientBooker {
 
 }  // namespace
 
-Result<GradientBooking> BookGradients(Device& device, const GradientRequest& request,
-                                      const GradientCandidate& candidate) {
+Result<ProgramBooking> BookGradients(Device& device, const ProgramRequest& request,
+                                     const ProgramCandidate& candidate) {
   return GradientBooker(device, request, candidate).Book();
 }
 

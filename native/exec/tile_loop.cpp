@@ -33,7 +33,7 @@ int64_t BytesOf(const Piece& part, DType dtype) {
 
 // What a call does with the operands of a link. What is inner has nobody outside.
 Staging::Uses UsesOf(const Work& work, size_t link) {
-  const Booking& booking = *work.links[link];
+  const Booking& booking = *work.nodes[link];
   Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
   for (int i = 0; i < kOperands; ++i) uses[i].used = uses[i].used && !booking.inner[i];
   if (work.tiles == nullptr) return uses;
@@ -169,39 +169,12 @@ Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
   return {call.arena.At(call.booking.bounce[stream]), call.booking.bounce_bytes};
 }
 
-Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const Arena& arena,
+Status TileLoop::Run(const Work& work, std::span<const HostTensors> tensors, const Arena& arena,
                      Slabs& slabs, const Progress& progress, RunStats* stats, Stream then) {
-  const Call call{booking, tensors, arena, stats, then == nullptr};
-  return RunAll({{&booking}}, {call}, slabs, progress, then);
-}
-
-Status TileLoop::Run(const ChainBooking& booking, const std::vector<HostTensors>& tensors,
-                     const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
-                     Stream then) {
-  Work work{{}, &booking.tiles, booking.ring};
   Calls calls;
-  for (size_t i = 0; i < booking.links.size(); ++i) {
-    work.links.push_back(&booking.links[i]);
-    calls.push_back({booking.links[i], tensors[i], arena, stats, then == nullptr, i});
+  for (size_t i = 0; i < work.nodes.size(); ++i) {
+    calls.push_back({*work.nodes[i], tensors[i], arena, stats, then == nullptr, i});
   }
-  return RunAll(work, calls, slabs, progress, then);
-}
-
-Status TileLoop::Run(const GradientBooking& booking, const std::vector<HostTensors>& tensors,
-                     const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
-                     Stream then) {
-  Work work;
-  Calls calls;
-  for (size_t i = 0; i < booking.problems.size(); ++i) {
-    work.links.push_back(&booking.problems[i]);
-    calls.push_back({booking.problems[i], tensors[i], arena, stats, then == nullptr, i});
-  }
-  return RunAll(work, calls, slabs, progress, then);
-}
-
-Status TileLoop::RunAll(const Work& work, const Calls& calls, Slabs& slabs,
-                        const Progress& progress, Stream then) {
-  RunStats* const stats = calls.front().stats;
   *stats = RunStats{};
   const auto start = std::chrono::steady_clock::now();
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),

@@ -12,11 +12,10 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
-#include "exec/chain_booking.hpp"
 #include "exec/feed.hpp"
-#include "exec/gradient_booking.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -53,20 +52,13 @@ class TileLoop {
   // Waits until all enqueued work is done, including the work that it follows.
   Status Settle() { return Quiesce({}); }
 
-  // Runs the booking on the arena's block, and returns when all work is done. If `then` is a stream
+  // Runs the work on the arena's block, with the tensors of each node, and returns when all work is
+  // done. If `then` is a stream
   // of the caller's, Run returns when all work is enqueued, and that stream continues when it is
   // done; no operand may be staged then, and the times are those that the host saw. After a failure
   // all streams are idle, and no work of the call is in flight.
-  Status Run(const Booking& booking, const HostTensors& tensors, const Arena& arena, Slabs& slabs,
-             const Progress& progress, RunStats* stats, Stream then = nullptr);
-  // The same for a chain; each link has tensors of its own.
-  Status Run(const ChainBooking& booking, const std::vector<HostTensors>& tensors,
-             const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
-             Stream then = nullptr);
-  // The same for the problems of a GradientChain.
-  Status Run(const GradientBooking& booking, const std::vector<HostTensors>& tensors,
-             const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
-             Stream then = nullptr);
+  Status Run(const Work& work, std::span<const HostTensors> tensors, const Arena& arena,
+             Slabs& slabs, const Progress& progress, RunStats* stats, Stream then = nullptr);
 
  private:
   static constexpr int kMaxDepth = 4;
@@ -95,8 +87,6 @@ class TileLoop {
     std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready, idle;
   };
 
-  Status RunAll(const Work& work, const Calls& calls, Slabs& slabs, const Progress& progress,
-                Stream then);
   // Creates the events of the operands that this link may wait for.
   Status MakeGates(size_t link, const std::array<bool, kOperands>& waits);
   [[nodiscard]] Event Ready(const Call& call, const Step& step, Operand operand) const;

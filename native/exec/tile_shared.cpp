@@ -31,7 +31,7 @@ Status TileLoop::Leave(const Call& call, const Step& step) {
     const auto slot = static_cast<size_t>(step.operand[i].slot);
     const std::optional<TensorUse>& lender = call.booking.lender[i];
     if (lender) {
-      const Gates& gates = gates_[lender->problem];
+      const Gates& gates = gates_[lender->node];
       OOC_TRY(device_.Record(gates.idle[Index(lender->operand)][slot].get(), compute_.get()));
     } else if (!call.booking.inner[i]) {
       OOC_TRY(device_.Record(Idle(call, operand, step.operand[i].slot), compute_.get()));

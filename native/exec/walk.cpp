@@ -2,17 +2,22 @@
 
 namespace oocdnn {
 
+Work::Work(const ProgramBooking& booking)
+    : tiles(booking.tiles ? &*booking.tiles : nullptr), ring(booking.ring) {
+  for (const Booking& node : booking.nodes) nodes.push_back(&node);
+}
+
 Walk::Walk(const Work& work) : work_(work) {
   if (work.tiles != nullptr) return;
-  for (const Booking* link : work.links) {
-    const Candidate& plan = link->candidate;
+  for (const Booking* node : work.nodes) {
+    const Candidate& plan = node->candidate;
     schedules_.push_back(
-        std::make_unique<Schedule>(link->problem, plan.tiling, plan.order, plan.depths));
+        std::make_unique<Schedule>(node->problem, plan.tiling, plan.order, plan.depths));
   }
 }
 
 bool Walk::Next(std::vector<Step>* steps) {
-  steps->resize(work_.links.size());
+  steps->resize(work_.nodes.size());
   if (work_.tiles == nullptr) {
     for (size_t i = 0; i < schedules_.size(); ++i) {
       const Step* const step = schedules_[i]->Next();

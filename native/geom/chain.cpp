@@ -49,8 +49,7 @@ Status CheckPair(const Problem& one, const Problem& following) {
 }
 
 // What a link's residual is, where that is in the chain.
-Status CheckResidual(const Chain& chain, size_t link) {
-  const int64_t source = chain.residual[link];
+Status CheckResidual(const std::vector<Problem>& links, int64_t source, size_t link) {
   const auto number = static_cast<int64_t>(link);
   if (source < kFromOutside || source >= number) {
     return Error(Code::kInvalidProblem,
@@ -58,12 +57,12 @@ Status CheckResidual(const Chain& chain, size_t link) {
                  static_cast<long long>(source));
   }
   if (source == kFromOutside) return {};
-  if (!chain[link].epilogue.residual) {
+  if (!links[link].epilogue.residual) {
     return Error(Code::kInvalidProblem, "it has no residual, and one is named");
   }
-  const Problem& from = source == kFromX ? chain[0] : chain[static_cast<size_t>(source)];
+  const Problem& from = source == kFromX ? links[0] : links[static_cast<size_t>(source)];
   const Sizes added = SizesOf(from, source == kFromX ? Operand::kX : from.output());
-  const Sizes sizes = SizesOf(chain[link], Operand::kY);
+  const Sizes sizes = SizesOf(links[link], Operand::kY);
   if (added == sizes) return {};
   const std::string name =
       source == kFromX ? "x" : Format("link %lld", static_cast<long long>(source));
@@ -72,7 +71,7 @@ Status CheckResidual(const Chain& chain, size_t link) {
 }
 
 // Whether rows move on by one from a source to the sum that it is added to.
-bool StridesBetween(const Chain& chain, int64_t source, size_t link) {
+bool StridesBetween(const Program& chain, int64_t source, size_t link) {
   bool strides = false;
   for (auto i = static_cast<size_t>(source + 1); i <= link; ++i) {
     for (int s = 0; s < 3; ++s) {
@@ -93,6 +92,26 @@ Problem InnerOf(Problem problem) {
   }
   SetPooled(&problem);
   return problem;
+}
+
+// The links with what they pass to each other.
+Program ProgramOf(const std::vector<Problem>& links, const std::vector<int64_t>& residual) {
+  Program program(Traversal::kRows);
+  std::vector<TensorUse> x{{0, Operand::kX}};
+  std::vector<std::vector<TensorUse>> results;  // uses of each link's
+  for (size_t i = 0; i < links.size(); ++i) {
+    program.Append(links[i], i);
+    if (i > 0) results[i - 1].push_back({i, Operand::kX});
+    if (residual[i] != kFromOutside) {
+      auto& source = residual[i] == kFromX ? x : results[static_cast<size_t>(residual[i])];
+      source.push_back({i, Operand::kResidual});
+    }
+    results.push_back({{i, links[i].output()}});
+  }
+  if (x.size() > 1) program.Share(std::move(x), true);
+  results.pop_back();  // the last one's is the caller's
+  for (std::vector<TensorUse>& uses : results) program.Share(std::move(uses), false);
+  return program;
 }
 
 AxisLayer ConvolutionOn(const ConvShape& shape, int s) {
@@ -130,51 +149,49 @@ const RowSpan& SpanOf(const LinkRows& rows, Operand operand) {
 
 }  // namespace
 
-Result<Chain> MakeChain(const Chain& given) {
-  if (given.size() == 0) return Error(Code::kInvalidProblem, "a chain without links");
-  Chain chain{{}, given.residual};
-  for (size_t i = 0; i < given.size(); ++i) {
+Result<Program> MakeChain(const std::vector<Problem>& links, const std::vector<int64_t>& residual) {
+  if (links.empty()) return Error(Code::kInvalidProblem, "a chain without links");
+  for (size_t i = 0; i < links.size(); ++i) {
     const std::string where = Format("link %zu of a chain", i);
-    const bool last = i + 1 == given.size();
-    OOC_TRY(CheckLink(given[i], last).With(where));
-    if (i > 0) OOC_TRY(CheckPair(given[i - 1], given[i]).With(where));
-    OOC_TRY(CheckResidual(given, i).With(where));
-    chain.links.push_back(last ? given[i] : InnerOf(given[i]));
+    OOC_TRY(CheckLink(links[i], i + 1 == links.size()).With(where));
+    if (i > 0) OOC_TRY(CheckPair(links[i - 1], links[i]).With(where));
+    OOC_TRY(CheckResidual(links, residual[i], i).With(where));
   }
-  return chain;
+  return ProgramOf(links, residual);
 }
 
-Chain PartOf(const Chain& chain, size_t begin, size_t end) {
-  Chain part;
+int64_t ResidualOf(const Program& chain, size_t link) {
+  const ProgramTensor* const tensor = chain.TensorOf(link, Operand::kResidual);
+  if (tensor == nullptr) return kFromOutside;
+  return tensor->outer ? kFromX : static_cast<int64_t>(tensor->uses.front().node);
+}
+
+Program SectionOf(const Program& chain, size_t begin, size_t end) {
+  std::vector<Problem> links;
+  std::vector<int64_t> residual;
   for (size_t i = begin; i < end; ++i) {
-    part.links.push_back(chain[i]);
-    const int64_t source = chain.residual[i] - static_cast<int64_t>(begin);
-    part.residual.push_back(std::max(source, kFromOutside));
+    links.push_back(i + 1 == end ? chain[i] : InnerOf(chain[i]));
+    const int64_t source = ResidualOf(chain, i) - static_cast<int64_t>(begin);
+    residual.push_back(std::max(source, kFromOutside));
   }
-  return part;
+  return ProgramOf(links, residual);
 }
 
-Status CheckDepthFirst(const Chain& chain, size_t begin, size_t end) {
+Status CheckDepthFirst(const Program& chain, size_t begin, size_t end) {
   for (size_t i = begin; i < chain.size(); ++i) {
-    const int64_t source = chain.residual[i] - static_cast<int64_t>(begin);
+    const int64_t residual = ResidualOf(chain, i), source = residual - static_cast<int64_t>(begin);
     if (source < kFromX) continue;
-    if (i < end && StridesBetween(chain, chain.residual[i], i)) {
+    if (i < end && StridesBetween(chain, residual, i)) {
       return Error(Code::kUnsupported, "link %zu adds to what strides have thinned out", i);
     }
     if (i < end || source == kFromX || source + 1 >= static_cast<int64_t>(end - begin)) continue;
     return Error(Code::kUnsupported, "link %zu reads what link %lld leaves for the next", i,
-                 static_cast<long long>(chain.residual[i]));
+                 static_cast<long long>(residual));
   }
   return {};
 }
 
-bool IsInner(const Chain& chain, size_t link, Operand operand) {
-  return (operand == Operand::kX && link > 0) ||
-         (operand == Operand::kZ && link + 1 < chain.size()) ||
-         (operand == Operand::kResidual && chain.residual[link] > kFromX);
-}
-
-ChainHalos::ChainHalos(Chain chain) : chain_(std::move(chain)) {
+ChainHalos::ChainHalos(Program chain) : chain_(std::move(chain)) {
   for (int s = 0; s < 3; ++s) {
     for (const Problem& problem : chain_) {
       layers_[s].push_back(ConvolutionOn(problem.shape, s));
@@ -182,7 +199,7 @@ ChainHalos::ChainHalos(Chain chain) : chain_(std::move(chain)) {
     }
   }
   for (size_t i = 0; i < chain_.size(); ++i) {
-    const int64_t source = chain_.residual[i];
+    const int64_t source = ResidualOf(chain_, i);
     if (source != kFromOutside) skips_.push_back({2 * static_cast<size_t>(source + 1), 2 * i + 1});
   }
 }
@@ -336,7 +353,7 @@ Box ChainTiles::BoxOf(size_t link, Operand operand, const TileIndex& index) cons
 OperandStep ChainTiles::StepOf(size_t link, Operand operand, int64_t number, int ring) const {
   const Problem& problem = chain()[link];
   const bool moves = Moves(problem, operand, Axis::kN);
-  const bool rings = moves && problem.Has(operand) && !IsInner(chain(), link, operand);
+  const bool rings = moves && problem.Has(operand) && !chain().IsInner(link, operand);
   OperandStep step;
   step.slot = rings ? static_cast<int>(number % ring) : 0;
   step.enter = moves || number == 0;

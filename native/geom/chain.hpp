@@ -1,7 +1,7 @@
-// Chain: forward convolutions, each with its pool, of which each reads what the one before it has
-// written; the residual that a link adds may be what an earlier one has written, or x. It runs
-// depth first: a tile of the last result is finished from x before the next one begins, and what
-// lies between links never leaves the device.
+// Chains: programs of forward convolutions, each with its pool. Each link reads the result of the
+// previous one; the residual that it adds may be the result of an earlier link, or x. A chain runs
+// depth first: a tile of the last result is finished from x before the next one begins, and tensors
+// between links never leave the device.
 //
 // A tile is a range of samples, and of rows of the last result where those are cut too. The rows of
 // inner tensors that neighbouring tiles share are computed in each of them, or in a sweep along an
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "geom/chain_axis.hpp"
+#include "geom/program.hpp"
 #include "geom/schedule.hpp"
 
 namespace oocdnn {
@@ -24,32 +25,21 @@ namespace oocdnn {
 constexpr int64_t kFromX = -1;        // what the first link reads
 constexpr int64_t kFromOutside = -2;  // the caller, if there is a residual
 
-struct Chain {
-  std::vector<Problem> links;     // in the order in which they run
-  std::vector<int64_t> residual;  // by link, where it comes from
+// The program of such links, in the order in which they run; `residual`: by link, where it comes
+// from. kInvalidProblem where they do not go together, kUnsupported for what a chain does not
+// compute.
+Result<Program> MakeChain(const std::vector<Problem>& links, const std::vector<int64_t>& residual);
 
-  [[nodiscard]] size_t size() const { return links.size(); }
-  const Problem& operator[](size_t link) const { return links[link]; }
-  [[nodiscard]] const Problem& front() const { return links.front(); }
-  [[nodiscard]] const Problem& back() const { return links.back(); }
-  [[nodiscard]] auto begin() const { return links.begin(); }
-  [[nodiscard]] auto end() const { return links.end(); }
-};
+// Where a link's residual comes from.
+int64_t ResidualOf(const Program& chain, size_t link);
 
-// The links as they are computed: all but the last write a z, which is the next one's x.
-// kInvalidProblem where they do not go together, kUnsupported for what a chain does not compute.
-Result<Chain> MakeChain(const Chain& given);
-
-// Links [begin, end) as a chain of their own. A residual from the link before them is from x there,
-// one from links before that from outside.
-Chain PartOf(const Chain& chain, size_t begin, size_t end);
+// Links [begin, end) as they run depth first: all but the last write a z, which is the next one's
+// x. A residual from the link before them is from x there, one from links before that from outside.
+Program SectionOf(const Program& chain, size_t begin, size_t end);
 
 // Why such links cannot run depth first, kUnsupported: a later link reads what one of them leaves
 // for the next, or there are strides between a residual and its source.
-Status CheckDepthFirst(const Chain& chain, size_t begin, size_t end);
-
-// Whether a link's operand is handed over within the device, between links.
-bool IsInner(const Chain& chain, size_t link, Operand operand);
+Status CheckDepthFirst(const Program& chain, size_t begin, size_t end);
 
 // The rows of a link's tensors on one axis.
 struct LinkRows {
@@ -62,9 +52,9 @@ struct LinkRows {
 // two threads at once.
 class ChainHalos {
  public:
-  explicit ChainHalos(Chain chain);
+  explicit ChainHalos(Program chain);
 
-  [[nodiscard]] const Chain& chain() const { return chain_; }
+  [[nodiscard]] const Program& chain() const { return chain_; }
   // By link: the rows for these of the last result, with padding as data. Lives as long as this.
   const std::vector<LinkRows>& RowsFor(int axis, int64_t begin, int64_t length);
   // By link: where the axis is whole. `pads`: which convolutions are given their padding.
@@ -79,7 +69,7 @@ class ChainHalos {
  private:
   using Known = std::map<std::pair<int64_t, int64_t>, std::vector<LinkRows>>;
 
-  const Chain chain_;
+  const Program chain_;
   std::array<std::vector<AxisLayer>, 3> layers_;  // of each link the convolution and its pool
   std::vector<Skip> skips_;
   std::array<Known, 3> known_, swept_;
@@ -94,7 +84,7 @@ class ChainTiles {
   ChainTiles(std::shared_ptr<ChainHalos> halos, const Tiling& tiling, std::vector<bool> pads,
              bool sweeps);
 
-  [[nodiscard]] const Chain& chain() const { return halos_->chain(); }
+  [[nodiscard]] const Program& chain() const { return halos_->chain(); }
   // With the rows before the first that a sweep begins at.
   [[nodiscard]] const Tiling& tiling() const { return tiling_; }
   [[nodiscard]] int64_t Steps() const { return tiling_.Tiles(); }

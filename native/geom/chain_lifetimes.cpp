@@ -10,18 +10,18 @@ int64_t ConvolvedAt(int64_t link) { return 2 * link; }
 int64_t FinishedAt(int64_t link) { return 2 * link + 1; }
 
 // When the result of a link is added for the last time; before it is there, where it never is.
-int64_t AddedAt(const Chain& chain, int64_t source, const std::vector<bool>& shares) {
+int64_t AddedAt(const Program& chain, int64_t source, const std::vector<bool>& shares) {
   int64_t last = 0;
   for (size_t i = 0; i < chain.size(); ++i) {
     const auto link = static_cast<int64_t>(i);
-    if (chain.residual[i] == source) last = shares[i] ? FinishedAt(link) : ConvolvedAt(link);
+    if (ResidualOf(chain, i) == source) last = shares[i] ? FinishedAt(link) : ConvolvedAt(link);
   }
   return last;
 }
 
 }  // namespace
 
-ForwardedRegions PackForwarded(const Chain& chain, const std::vector<ForwardedTile>& forwarded,
+ForwardedRegions PackForwarded(const Program& chain, const std::vector<ForwardedTile>& forwarded,
                                const std::vector<bool>& shares, int64_t alignment) {
   ForwardedRegions regions;
   regions.x.resize(forwarded.size());

@@ -25,7 +25,7 @@ struct ForwardedRegions {
 
 // `forwarded`: of each link; the first one gets no tile. `shares`: for each link, true if its
 // residual is read in place when the link ends; otherwise it is copied when the link begins.
-ForwardedRegions PackForwarded(const Chain& chain, const std::vector<ForwardedTile>& forwarded,
+ForwardedRegions PackForwarded(const Program& chain, const std::vector<ForwardedTile>& forwarded,
                                const std::vector<bool>& shares, int64_t alignment);
 
 }  // namespace oocdnn

@@ -38,18 +38,18 @@ class Builder {
   explicit Builder(const std::vector<TrainedLink>& links)
       : links_(links), forward_(links.size()), gradients_(links.size()) {}
 
-  GradientChain Build() {
+  GradientProgram Build() {
     PutProblems();
     for (size_t i = 0; i < links_.size(); ++i) {
       ShareX(i);
       ShareRest(i);
     }
     if (forward_.back()) Share({ResultOf(*forward_.back())}, true);  // for nobody
-    return std::move(chain_);
+    return std::move(made_);
   }
 
  private:
-  using Number = std::optional<size_t>;  // of a problem
+  using Number = std::optional<size_t>;  // of a node
 
   // By link, whether anything needs what it computes.
   [[nodiscard]] std::vector<bool> NeededForward() const {
@@ -62,11 +62,9 @@ class Builder {
     return needed;
   }
 
-  size_t Put(const Problem& problem, GradientChain::Origin origin) {
-    chain_.problems.push_back(problem);
-    chain_.origin.push_back(origin);
-    chain_.inner.emplace_back();
-    return chain_.size() - 1;
+  size_t Put(const Problem& problem, size_t link, bool gradients) {
+    made_.gradients.push_back(gradients);
+    return made_.program.Append(problem, link);
   }
 
   void PutProblems() {
@@ -78,24 +76,21 @@ class Builder {
         problem.saves = false;
         SetPooled(&problem);
       }
-      forward_[i] = Put(problem, {i, false});
+      forward_[i] = Put(problem, i, false);
     }
     for (size_t i = links_.size(); i-- > 0;) {
-      if (links_[i].gradients) gradients_[i] = Put(*links_[i].gradients, {i, true});
+      if (links_[i].gradients) gradients_[i] = Put(*links_[i].gradients, i, true);
     }
   }
 
-  [[nodiscard]] TensorUse ResultOf(size_t problem) const {
-    return {problem, chain_.problems[problem].output()};
+  [[nodiscard]] TensorUse ResultOf(size_t node) const {
+    return {node, made_.program[node].output()};
   }
 
   // `made`: the first of them writes it.
   void Share(const std::vector<TensorUse>& uses, bool made) {
     if (uses.empty() || (uses.size() == 1 && !made)) return;
-    for (size_t p = made ? 0 : 1; p < uses.size(); ++p) {
-      chain_.inner[uses[p].problem][static_cast<size_t>(Index(uses[p].operand))] = true;
-    }
-    chain_.shared.push_back(uses);
+    made_.program.Share(uses, !made);
   }
 
   void ShareX(size_t link) {
@@ -126,12 +121,12 @@ class Builder {
 
   const std::vector<TrainedLink>& links_;
   std::vector<Number> forward_, gradients_;  // by link
-  GradientChain chain_;
+  GradientProgram made_;
 };
 
 }  // namespace
 
-Result<GradientChain> MakeGradientChain(const std::vector<TrainedLink>& links) {
+Result<GradientProgram> MakeGradientChain(const std::vector<TrainedLink>& links) {
   if (links.empty()) return Error(Code::kInvalidProblem, "a chain without links");
   if (!links.back().gradients) return Error(Code::kInvalidProblem, "no gradient is wanted");
   for (size_t i = 0; i < links.size(); ++i) {

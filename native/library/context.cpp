@@ -1,388 +1,209 @@
 #include "library/context.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <mutex>
-#include <new>
-#include <vector>
+#include <utility>
 
-#include "base/checked.hpp"
-#include "base/config.hpp"
-#include "base/files.hpp"
-#include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
-#include "library/call_pins.hpp"
-#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
-#include "memory/owners.hpp"
-#include "store/plan_key.hpp"
+#include "model/search/refine.hpp"
+#include "model/search/sample.hpp"
+#include "model/text/plan_text.hpp"
+#include "planner/in_place.hpp"
 
 namespace oocdnn {
 namespace {
 
-constexpr size_t kCallersKept = 16;
-
-// With an automatic budget on a device whose memory is the host's, a call on files books no more:
-// what the device holds would push the files' own pages out of memory.
-constexpr int64_t kFileBudget = int64_t{256} << 20;
-
-// A plan smaller than this is not worth another attempt.
-constexpr int64_t kLeastBudget = 4096;
-
-Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
-  OOC_ASSIGN(const int64_t free, device.FreeBytes());
-  return ParseBudget(text, free);
+// What a remembered plan would have been chosen from, for who asks.
+void AddOthers(const Profile& profile, PlanReport* report) {
+  Result<PlanSearch> search =
+      Search(WithoutBounce(report->request), report->rate_updates.AddedTo(profile));
+  if (!search.ok()) return;
+  report->ranked = std::move(search->ranked);
+  report->refused = std::move(search->refused);
 }
 
 }  // namespace
 
-// Threads do not survive a fork, so what has them lives apart from what does.
-struct Context::ThreadState {
-  ThreadState(Device& device, int threads) : loop(device, threads) {}
-  const pid_t process = getpid();
-  TileLoop loop;
-  std::vector<std::pair<void*, OwnedStream>> callers;  // streams of callers, by their own handles
-
-  Result<Stream> CallerOf(Device& device, void* native) {
-    for (const auto& [known, stream] : callers) {
-      if (known == native) return stream.get();
-    }
-    if (callers.size() == kCallersKept) callers.erase(callers.begin());
-    OOC_ASSIGN(OwnedStream stream, AdoptStream(device, native));
-    callers.emplace_back(native, std::move(stream));
-    return callers.back().second.get();
-  }
-};
-
-std::string PlanFileOf(const ContextOptions& options) {
-  const std::string& wrap = options.device.wrap;
-  const bool real =
-      wrap.find("limit") == std::string::npos && wrap.find("fault") == std::string::npos;
-  const std::string& asked = options.plans.empty() ? options.profile : options.plans;
-  if (!real || asked == "none") return "";
-  return options.plans.empty() ? DefaultPlanFile() : options.plans;
-}
-
-Context::Context(ContextOptions options) : options_(std::move(options)) {}
+Context::Context(std::unique_ptr<Session> session)
+    : session_(std::move(session)), planner_(*session_), runner_(*session_, planner_) {}
 
 Result<std::unique_ptr<Context>> Context::Create(const ContextOptions& options) {
-  std::unique_ptr<Context> context(new Context(options));
-  OOC_TRY(context->Open().With("opening a context"));
-  return context;
+  OOC_ASSIGN(std::unique_ptr<Session> session, Session::Open(options));
+  return std::unique_ptr<Context>(new Context(std::move(session)));
 }
 
-Status Context::Open() {
-  if (options_.trace) {
-    options_.device.wrap += options_.device.wrap.empty() ? "trace" : ",trace";
-  }
-  OOC_ASSIGN(stack_, MakeDevice(options_.device));
-  auto_budget_ = options_.budget.empty() || options_.budget == "auto";
-  OOC_ASSIGN(budget_, BudgetBytes(options_.budget, *stack_.device));
-  arena_ = std::make_unique<Arena>(*stack_.device);
-  if (options_.host_cap == 0) options_.host_cap = StagingBytes(*stack_.device);
-  slabs_ = std::make_unique<Slabs>(*stack_.device, options_.host_cap);
-  buffers_ = std::make_unique<SectionBuffers>(stack_.device, options_.host_cap);
-  memory_ = std::make_unique<PlanMemory>(PlanFileOf(options_), PlannerOf(*stack_.base));
-  thread_state_ = std::make_unique<ThreadState>(*stack_.device, options_.device.threads);
-  return thread_state_->loop.Init();
-}
-
-Context::~Context() {
-  if (thread_state_ != nullptr && thread_state_->process != getpid()) {
-    // The parent's threads are not here to be joined: leave everything to the end of the process.
-    static_cast<void>(thread_state_.release());
-    static_cast<void>(arena_.release());
-    static_cast<void>(slabs_.release());
-    static_cast<void>(buffers_.release());
-    // Nobody deletes this: the pointer in it keeps the device.
-    static_cast<void>(new (std::nothrow) std::shared_ptr<Device>(stack_.device));
-    return;
-  }
-  if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
-    const Status written = WriteFile(*path, TakeTrace(*stack_.trace));
-    if (!written.ok()) Log(LogLevel::kWarn, "the trace %s", written.message().c_str());
-  }
-  if (thread_state_ != nullptr) static_cast<void>(thread_state_->loop.Settle());
-  plans_.Clear();
-  chains_.Clear();
-  gradients_.Clear();
-  prescribed_.clear();
-  buffers_.reset();
-  slabs_.reset();
-  arena_.reset();
-  thread_state_.reset();
-}
-
-// The thread that has the turn comes again only from a progress callback, or from a signal handler
-// that ran there, and would wait for its own call.
-Result<Context::Turn> Context::TakeTurn(const char* function) {
-  if (IsCalledByThisThread()) {
-    return Error(Code::kDeviceError,
-                 "%s was called from the context's own progress callback, or from a signal handler "
-                 "within it, while the call that it reports is running: use another context there, "
-                 "or call after that one has returned",
-                 function);
-  }
-  Turn turn(turn_);
-  OOC_TRY(EnterProcess());
-  return turn;
-}
-
-Status Context::EnterProcess() {
-  if (thread_state_->process == getpid()) return {};
-  auto state = std::make_unique<ThreadState>(*stack_.device, options_.device.threads);
-  OOC_TRY(state->loop.Init().With("in a forked child"));
-  static_cast<void>(thread_state_.release());  // its threads ended with the fork
-  thread_state_ = std::move(state);
-  return {};
-}
-
-TileLoop& Context::Loop() { return thread_state_->loop; }
-
-Status Context::Settle() { return thread_state_->loop.Settle(); }
-
-int64_t Context::BudgetOf(const HostTensors& tensors) const {
-  const bool files = std::any_of(tensors.begin(), tensors.end(),
-                                 [](const HostTensor& tensor) { return tensor.in_file(); });
-  if (!files || !auto_budget_ || !stack_.device->capabilities().shares_host_memory) return budget_;
-  return std::min(budget_, kFileBudget);
-}
-
-int64_t Context::BudgetOf(const std::vector<HostTensors>& tensors) const {
-  int64_t budget = budget_;
-  for (const HostTensors& link : tensors) budget = std::min(budget, BudgetOf(link));
-  return budget;
-}
-
-Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) const {
-  const bool reached = stack_.device->capabilities().reads_host;
-  Homes home{};
-  for (int i = 0; i < kOperands; ++i) {
-    if (!problem.Has(static_cast<Operand>(i))) continue;
-    if (tensors[i].in_file()) {
-      home[i] = Home::kFile;
-    } else if (tensors[i].tier == Tier::kDevice) {
-      home[i] = Home::kDevice;
-    } else if (tensors[i].tier == Tier::kPageable && !reached) {
-      home[i] = Home::kPageable;
-    }
-  }
-  return home;
-}
-
-// What is written must not be what the finishing pass reads. A mirrored filter, and vectors, which
-// the engines want in the type of the sums, have slots.
-InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
-                           const Homes& home) const {
-  InPlace in_place{};
-  if (!OnDevice(problem, home)) return in_place;
-  const auto alignment = static_cast<uintptr_t>(stack_.device->capabilities().tile_alignment);
-  for (const Operand operand :
-       {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual, Operand::kOld, Operand::kZ,
-        Operand::kSaved, Operand::kInput, Operand::kDw}) {
-    const auto address = reinterpret_cast<uintptr_t>(tensors[Index(operand)].view.data);
-    in_place[Index(operand)] = problem.Has(operand) && address % alignment == 0;
-  }
-  if (problem.prologue.any()) in_place[Index(problem.source())] = false;  // it changes its tile
-  const Operand output = problem.output();
-  if (problem.flip) {
-    in_place[Index(Operand::kW)] = in_place[Index(Operand::kDw)] = false;
-    if (output == Operand::kW) {
-      in_place[Index(Operand::kOld)] = in_place[Index(Operand::kResidual)] = false;
-    }
-  }
-  const bool reads_output =
-      problem.Uses(Operand::kOld) ||
-      (problem.Uses(Operand::kResidual) &&
-       tensors[Index(Operand::kResidual)].view.data == tensors[Index(output)].view.data);
-  if (reads_output) in_place[Index(output)] = false;
-  return in_place;
-}
-
-Context::Terms Context::TermsOf(const Problem& problem, const HostTensors& tensors,
-                                int64_t workspace) const {
-  const Homes home = HomesOf(problem, tensors);
-  return {home, InPlaceOf(problem, tensors, home), budget_,
-          workspace == kLimitOfContext ? options_.workspace : workspace};
-}
-
-Context::Terms Context::TermsOf(const Problem& problem, const Placement& placement) const {
-  HostTensors tensors;
-  for (int i = 0; i < kOperands; ++i) {
-    const Place place = placement.place[static_cast<size_t>(i)];
-    if (place == Place::kPinned) tensors[i].tier = Tier::kPinned;
-    if (place == Place::kFile) tensors[i].fd = 0;  // any file
-    if (place != Place::kDevice) continue;
-    tensors[i].tier = Tier::kDevice;
-    const int64_t address = stack_.device->capabilities().alignment * (i + 1);
-    tensors[i].view.data = reinterpret_cast<void*>(address);  // NOLINT: any address
-  }
-  return TermsOf(problem, tensors, kLimitOfContext);
-}
-
-Context::Terms Context::TermsInCore(const Problem& problem) const {
-  Placement device;
-  device.place.fill(Place::kDevice);
-  return TermsOf(problem, device);
-}
-
-Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
-  const bool ordered = std::any_of(tensors.begin(), tensors.end(), [](const HostTensor& tensor) {
-    return tensor.tier != Tier::kPageable;
-  });
-  if (!ordered) return Stream{};
-  return thread_state_->CallerOf(*stack_.device, stream);
-}
+Context::~Context() { session_->End(); }
 
 Status Context::Run(const Problem& problem, const HostTensors& operands, void* stream,
                     const Progress& progress, const Scratch& scratch, int64_t workspace) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
-  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_run"));
-  stats_ = CallStats{};
-  HostTensors tensors = operands;
-  OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
-  OOC_TRY(CheckFileMappings(problem, tensors));
-  OOC_ASSIGN(const Stream caller, CallerOf(tensors, stream));
-  if (caller != nullptr) OOC_TRY(thread_state_->loop.Follow(caller));
-  if (problem.shape.n == 0) {
-    OOC_TRY(thread_state_->loop.Settle());
-    return RunEmpty(*stack_.device, problem, tensors, *arena_);
-  }
-
-  const Terms terms = TermsOf(problem, tensors, workspace);
-  if (const int64_t alignment = stack_.device->capabilities().alignment;
-      scratch.bytes > alignment && OnDevice(problem, terms.home)) {
-    const auto address = reinterpret_cast<uintptr_t>(scratch.data);
-    const auto first = RoundUp(static_cast<int64_t>(address), alignment);
-    Arena lent(*stack_.device, reinterpret_cast<void*>(first),  // NOLINT: aligned
-               scratch.bytes - alignment);
-    const Call within{problem, tensors, terms, caller, progress, lent};
-    Status status = RunWithin(within, lent.bytes());
-    if (status.code() != Code::kOutOfMemory) return std::move(status).With(ToString(problem));
-  }
-  const Call call{problem, tensors, terms, caller, progress, *arena_};
-  const int64_t budget = BudgetOf(tensors);
-  Status status = RunWithin(call, budget);
-  if (status.code() == Code::kOutOfMemory && budget < budget_) status = RunWithin(call, budget_);
-  if (status.ok()) return {};
-  return std::move(status).With(ToString(problem));
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
+  return runner_.Run(problem, operands, stream, progress, scratch, workspace);
 }
 
-// What was free when the budget was set may be gone, on the device or on the host: then plan again
-// with what there is, and say who holds what if that fails too.
-Status Context::RunWithin(const Call& call, int64_t budget) {
-  const int64_t allocations = call.arena.allocations(), prepared = prepared_;
-  std::chrono::duration<double> planning{};
-  // With all operands on the device the caller's stream need not wait for the host.
-  const Stream then = OnDevice(call.problem, call.terms.home) ? call.caller : nullptr;
-  Status short_of;
-  for (int64_t aim = budget;;) {
-    Terms terms = call.terms;
-    terms.budget = aim;
-    const auto begin = std::chrono::steady_clock::now();
-    Result<PlanPointer> plan = Lookup(call.problem, terms);
-    planning += std::chrono::steady_clock::now() - begin;
-    if (!plan.ok()) {
-      if (short_of.ok()) return std::move(plan).status();
-      return std::move(short_of).With(
-          Format("planned again with %s and failed", BytesText(aim).c_str()));
-    }
-    const PlanReport& report = *plan.value();
-    if (report.booking.bytes > call.arena.bytes()) OOC_TRY(thread_state_->loop.Settle());
-    Status status = call.arena.Reserve(report.booking.bytes);
-    if (status.ok()) status = RunPinned(report.booking, call, then);
-    stats_.peak_device_bytes = call.arena.peak();
-    stats_.device_allocations = call.arena.allocations() - allocations;
-    stats_.prepared = prepared_ - prepared;
-    stats_.budget_bytes = budget;
-    stats_.predicted_seconds = report.cost.seconds;
-    stats_.planning_seconds = planning.count();
-    for (int i = 0; i < kAxes; ++i) {
-      stats_.split[i] = report.booking.candidate.tiling.Count(static_cast<Axis>(i));
-    }
-    stats_.engine = report.booking.usual.executable().engine();
-    if (status.code() != Code::kOutOfMemory) return status;
-
-    // Staging shrinks with the tiles; device memory is asked for once more, within what is free.
-    const bool device = call.arena.bytes() < report.booking.bytes;
-    if (device && !short_of.ok()) return std::move(status).With(short_of.message());
-    Log(LogLevel::kInfo, "planning again: %s", status.message().c_str());
-    int64_t next = report.booking.bytes / 2;
-    if (device) {
-      Result<int64_t> free = stack_.device->FreeBytes();
-      if (free.ok()) next = std::min(report.booking.bytes - 1, free.value() / 10 * 9);
-      short_of = status;
-    }
-    if (next < kLeastBudget) return status;
-    aim = next;
-  }
+Status Context::Run(const Program& program, const std::vector<HostTensors>& operands, void* stream,
+                    const Progress& progress, int64_t workspace) {
+  const bool rows = program.traversal() == Traversal::kRows;
+  OOC_ASSIGN(const Session::Turn turn,
+             session_->TakeTurn(rows ? "oocdnn_run_chain" : "oocdnn_run_chain_backward"));
+  Status status = CheckOperands(program, operands);
+  if (status.ok()) status = runner_.Run(program, operands, stream, progress, workspace);
+  return status.ok() ? std::move(status) : std::move(status).With(TextOf(program));
 }
 
-// The loop returns with nothing in flight: whoever has memory that is not on the device waits.
-// Where the system refuses to pin once, it is not asked again: it would look at all pages each
-// time. Another call's pins are gone when the next one begins.
-Status Context::RunPinned(const Booking& booking, const Call& call, Stream then) {
-  const Pinned& which = booking.candidate.pinned;
-  const auto run = [&](const HostTensors& tensors) {
-    return thread_state_->loop.Run(booking, tensors, call.arena, *slabs_, call.progress,
-                                   &stats_.run, then);
-  };
-  if (which == Pinned{} || !pins_) return run(call.tensors);
-  const auto begin = std::chrono::steady_clock::now();
-  Status status;
-  {
-    CallPins pins(*stack_.device);
-    HostTensors tensors = call.tensors;
-    const Status pinned = pins.Pin(call.problem, which, AutoPinBytes(), &tensors);
-    pins_ = pinned.ok() || pinned.code() == Code::kUnsupported;
-    if (!pinned.ok()) {
-      Log(LogLevel::kInfo, "staged, not pinned for the call: %s", pinned.message().c_str());
-    }
-    status = run(tensors);
-  }
-  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
-  stats_.run.seconds = all.count();
-  return status;
+Result<double> Context::Price(const Program& program, const std::vector<HostTensors>& operands,
+                              int64_t workspace) {
+  const bool rows = program.traversal() == Traversal::kRows;
+  OOC_ASSIGN(const Session::Turn turn,
+             session_->TakeTurn(rows ? "oocdnn_price_chain" : "oocdnn_price_chain_backward"));
+  OOC_ASSIGN(const std::vector<HostTensors> tensors,
+             LocateOperands(session_->device(), program, operands));
+  if (program.front().shape.n == 0) return 0.0;
+  return planner_.Price(
+      program, TermsOf(*session_, program, tensors, session_->BudgetFor(tensors), workspace));
 }
 
-int64_t Context::AutoPinBytes() const {
-  const bool wanted = Get(Var::kAutoPin).value_or("1") != "0";
-  return wanted && !stack_.device->capabilities().reads_host ? options_.host_cap : 0;
+Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
+  OOC_TRY(CheckPlannable(problem));
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan"));
+  const Terms terms = TermsOf(*session_, problem, placement);
+  Result<PlanPointer> plan = planner_.Lookup(problem, terms);
+  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
+  PlanReport report = *plan.value();
+  const Profile& profile = planner_.ProfileFor(problem);
+  if (report.remembered) AddOthers(profile, &report);
+  PlanSummary summary = SummaryOf(report, profile);
+  if (!session_->device().capabilities().reads_host && !OnDevice(problem, terms.home)) {
+    summary.host_bytes =
+        Staging::PageableBytes(problem, report.booking.candidate, session_->options().host_cap);
+  }
+  return summary;
+}
+
+Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
+                                   const std::string& plan) {
+  OOC_TRY(CheckPlannable(problem));
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_price"));
+  const PlanRequest request =
+      planner_.CallRequestFor(problem, TermsOf(*session_, problem, placement));
+  const Profile& profile = planner_.ProfileFor(problem);
+  const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
+  if (!priced.ok()) return Status(priced.status()).With(ToString(problem));
+  return Summarize(request, profile, priced.value(), {}, {});
+}
+
+Status Context::UsePlan(const Problem& problem, const Placement& placement,
+                        const std::string& plan) {
+  OOC_TRY(CheckPlannable(problem));
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_use_plan"));
+  return planner_.Prescribe(problem, TermsOf(*session_, problem, placement), plan)
+      .With(ToString(problem));
+}
+
+Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
+                                                  const Placement& placement, int best, int random,
+                                                  uint64_t seed) {
+  constexpr int kMost = 1000;
+  OOC_TRY(CheckPlannable(problem));
+  if (best < 0 || random < 0 || best > kMost || random > kMost) {
+    return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
+                 best, random, kMost);
+  }
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_candidates"));
+  PlanRequest request =
+      WithoutBounce(planner_.CallRequestFor(problem, TermsOf(*session_, problem, placement)));
+  request.best = std::max(best, 1);
+  const Profile& profile = planner_.ProfileFor(problem);
+  Result<PlanSearch> search = Search(request, profile);
+  if (!search.ok()) return std::move(search).status().With(ToString(problem));
+  std::vector<RankedCandidate>& found = search->ranked;
+  found.resize(std::min(found.size(), static_cast<size_t>(best)));
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
+  const std::vector<RankedCandidate> others = Sample(request, profile, random, seed);
+  found.insert(found.end(), others.begin(), others.end());
+  std::vector<RunnerUp> all(found.size());
+  std::transform(found.begin(), found.end(), all.begin(),
+                 [&](const RankedCandidate& ranked) { return RunnerUpOf(request, ranked); });
+  return all;
+}
+
+Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int64_t workspace) {
+  OOC_TRY(Validate(problem));
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan_in_core"));
+  if (problem.shape.n == 0) return 0;  // there are no tiles
+  Terms terms = TermsInCore(*session_, problem);
+  if (budget > 0) terms.budget = budget;
+  if (workspace != kLimitOfContext) terms.workspace = workspace;
+  Result<PlanPointer> plan = planner_.Lookup(problem, terms);
+  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
+  // Run looks for it by the scratch memory that it is given.
+  terms.budget = std::max<int64_t>(plan.value()->booking.bytes, 1);
+  OOC_TRY(planner_.Keep(problem, terms, plan.value()));
+  return terms.budget + session_->device().capabilities().alignment;
+}
+
+Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, BatchPolicy policy) {
+  OOC_TRY(CheckPlannable(problem));
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_measure_parts"));
+  const PlanRequest request = planner_.RequestFor(problem, TermsInCore(*session_, problem));
+  const Profile& profile = planner_.ProfileFor(problem);
+  OOC_TRY(session_->FreeArena());  // what is timed has its memory
+  Result<std::vector<MicroBatch>> parts =
+      oocdnn::MeasureParts(session_->device(), request, profile, policy, &planner_.prepared());
+  if (!parts.ok()) return std::move(parts).status().With(ToString(problem));
+  return parts;
+}
+
+Result<std::string> Context::Calibrate(const Progress& progress) {
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_calibrate"));
+  OOC_TRY(session_->FreeArena());
+  planner_.Forget();
+  MachineProfile& profile = planner_.Machine();
+  OOC_TRY(profile.Complete(session_->options().device, progress).With("measuring this machine"));
+  return profile.file();
+}
+
+Result<Refinement> Context::Refine(const Problem& problem,
+                                   const std::vector<double>& busy_seconds) {
+  OOC_TRY(CheckPlannable(problem));
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_refine"));
+  OOC_ASSIGN(const PlanPointer plan,
+             planner_.Lookup(problem, TermsOf(*session_, problem, Placement{})));
+  OOC_TRY(session_->Settle());
+  Result<Refinement> made =
+      planner_.Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);
+  if (!made.ok()) return std::move(made).status().With(ToString(problem));
+  planner_.Forget();
+  return made;
 }
 
 // In the progress callback those of the call that is running, as far as it has come.
 CallStats Context::stats() {
-  if (IsCalledByThisThread()) return stats_;
-  const std::lock_guard turn(turn_);
-  return stats_;
+  if (IsCalledByThisThread()) return runner_.stats();
+  const Session::Turn turn = session_->WaitForTurn();
+  return runner_.stats();
 }
 
 Status Context::Release() {
-  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_release"));
-  OOC_TRY(thread_state_->loop.Settle());
-  arena_->Release();
-  arena_->ForgetPeak();
-  slabs_->Release();
-  buffers_->Release(slabs_.get());
-  return {};
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_release"));
+  return session_->Release();
 }
 
 Result<std::string> Context::Trace() {
-  if (stack_.trace == nullptr) {
+  Device* const trace = session_->stack().trace;
+  if (trace == nullptr) {
     return Error(Code::kUnsupported, "this context records no timeline; create it with trace on");
   }
-  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_take_trace"));
-  return TakeTrace(*stack_.trace);
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_take_trace"));
+  return TakeTrace(*trace);
 }
 
 std::string Context::CheckReport() {
   std::string text;
-  if (stack_.check == nullptr) return text;
-  for (const std::string& report : CheckReports(*stack_.check)) text += report + "\n";
+  if (session_->stack().check == nullptr) return text;
+  for (const std::string& report : CheckReports(*session_->stack().check)) text += report + "\n";
   return text;
 }
 

@@ -269,18 +269,10 @@ Status CheckFileMappings(const Problem& problem, const HostTensors& tensors, con
   return Check(members);
 }
 
-Status CheckFileMappings(const Chain& chain, const std::vector<HostTensors>& tensors) {
+Status CheckFileMappings(const Program& program, const std::vector<HostTensors>& tensors) {
   Members members;
-  for (size_t i = 0; i < chain.size(); ++i) {
-    AddMembers(chain[i], tensors[i], InnerOf(chain, i), &members);
-  }
-  return Check(members);
-}
-
-Status CheckFileMappings(const GradientChain& chain, const std::vector<HostTensors>& tensors) {
-  Members members;
-  for (size_t i = 0; i < chain.size(); ++i) {
-    AddMembers(chain.problems[i], tensors[i], chain.inner[i], &members);
+  for (size_t i = 0; i < program.size(); ++i) {
+    AddMembers(program[i], tensors[i], program.PassedTo(i), &members);
   }
   return Check(members);
 }

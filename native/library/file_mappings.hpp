@@ -11,7 +11,6 @@ namespace oocdnn {
 // pass over /proc/self/maps where one may be mapped from a file. Pinned memory is not looked at.
 Status CheckFileMappings(const Problem& problem, const HostTensors& tensors,
                          const Inner& inner = {});
-Status CheckFileMappings(const Chain& chain, const std::vector<HostTensors>& tensors);
-Status CheckFileMappings(const GradientChain& chain, const std::vector<HostTensors>& tensors);
+Status CheckFileMappings(const Program& program, const std::vector<HostTensors>& tensors);
 
 }  // namespace oocdnn

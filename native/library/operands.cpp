@@ -229,56 +229,31 @@ StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand ope
   return {BaseOf(tensor), problem.DimsOf(operand), stride, element};
 }
 
-Inner InnerOf(const Chain& chain, size_t link) {
-  Inner inner{};
-  for (int i = 0; i < kOperands; ++i) inner[i] = IsInner(chain, link, static_cast<Operand>(i));
-  return inner;
-}
-
-Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors) {
-  std::vector<Member> results;
-  for (const Operand written : {chain.back().output(), Operand::kSaved}) {
-    if (chain.back().Writes(written)) results.push_back({chain.back(), tensors.back(), written});
-  }
-  for (size_t i = 0; i < chain.size(); ++i) {
-    const Inner inner = InnerOf(chain, i);
-    const std::string where = Format("link %zu of a chain", i);
-    OOC_TRY(CheckOperands(chain[i], tensors[i], inner).With(where));
-    for (int o = 0; o < kOperands && i + 1 < chain.size(); ++o) {
-      const auto operand = static_cast<Operand>(o);
-      if (!chain[i].Has(operand) || inner[o] || operand == Operand::kOld) continue;
-      const bool overlaps = std::any_of(results.begin(), results.end(), [&](const Member& result) {
-        return Overlap({chain[i], tensors[i], operand}, result);
-      });
-      if (!overlaps) continue;
-      return Error(Code::kInvalidProblem, "%s of link %zu overlaps the chain's result",
-                   Name(operand, Direction::kForward), i);
-    }
-  }
-  return {};
-}
-
-Status CheckOperands(const GradientChain& chain, const std::vector<HostTensors>& tensors) {
-  std::vector<Member> members, results;  // of the caller's
-  for (size_t i = 0; i < chain.size(); ++i) {
-    const Problem& problem = chain.problems[i];
-    const Inner& inner = chain.inner[i];
-    OOC_TRY(CheckOperands(problem, tensors[i], inner)
-                .With(Format("link %zu of a chain", chain.origin[i].link)));
+Status CheckOperands(const Program& program, const std::vector<HostTensors>& tensors) {
+  struct Owned {
+    size_t node;
+    Member member;
+  };
+  std::vector<Owned> all, results;  // of the caller's
+  for (size_t i = 0; i < program.size(); ++i) {
+    const Problem& problem = program[i];
+    const Inner passed = program.PassedTo(i);
+    OOC_TRY(CheckOperands(problem, tensors[i], passed)
+                .With(Format("link %zu of a chain", program.LinkOf(i))));
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
-      if (!problem.Has(operand) || inner[static_cast<size_t>(o)]) continue;
-      members.push_back({problem, tensors[i], operand});
-      if (problem.Writes(operand)) results.push_back(members.back());
+      if (!problem.Has(operand) || passed[o] || operand == Operand::kOld) continue;
+      all.push_back({i, {problem, tensors[i], operand}});
+      if (problem.Writes(operand)) results.push_back(all.back());
     }
   }
-  for (const Member& result : results) {
-    for (const Member& other : members) {
-      const bool same = &other.problem == &result.problem && other.operand == result.operand;
-      if (same || !Overlap(other, result)) continue;
-      return Error(Code::kInvalidProblem, "%s overlaps %s; pass another output",
-                   Name(result.operand, result.problem.direction),
-                   Name(other.operand, other.problem.direction));
+  for (const Owned& result : results) {
+    for (const Owned& other : all) {
+      if (other.node == result.node || !Overlap(other.member, result.member)) continue;
+      return Error(
+          Code::kInvalidProblem, "%s of link %zu overlaps %s of link %zu; pass another output",
+          Name(result.member.operand, result.member.problem.direction), program.LinkOf(result.node),
+          Name(other.member.operand, other.member.problem.direction), program.LinkOf(other.node));
     }
   }
   return {};
@@ -322,6 +297,19 @@ Status LocateOperands(Device& device, const Problem& problem, HostTensors* tenso
     OOC_ASSIGN(tensor.tier, CallPins::TierOf(device, range));
   }
   return {};
+}
+
+Result<std::vector<HostTensors>> LocateOperands(Device& device, const Program& program,
+                                                const std::vector<HostTensors>& operands) {
+  std::vector<HostTensors> tensors = operands;
+  for (size_t i = 0; i < program.size(); ++i) {
+    const Inner passed = program.PassedTo(i);
+    OOC_TRY(LocateOperands(device, program[i], &tensors[i], passed));
+    for (int o = 0; o < kOperands; ++o) {
+      if (passed[o]) tensors[i][o].tier = Tier::kDevice;
+    }
+  }
+  return tensors;
 }
 
 Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena) {

@@ -3,22 +3,19 @@
 #pragma once
 
 #include "exec/staging.hpp"
-#include "geom/chain.hpp"
-#include "geom/gradient_chain.hpp"
 #include "geom/overlap.hpp"
+#include "geom/program.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
 
-// Operands that the caller does not have, because links of a chain hand them to each other.
+// Operands that the caller does not have, see Program::PassedTo.
 using Inner = std::array<bool, kOperands>;
-Inner InnerOf(const Chain& chain, size_t link);
 
 // Missing pointers, an output that overlaps an input, a file that is too short for its tensor.
 Status CheckOperands(const Problem& problem, const HostTensors& tensors, const Inner& inner = {});
-// The same of all links of a chain.
-Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors);
-Status CheckOperands(const GradientChain& chain, const std::vector<HostTensors>& tensors);
+// The same of all nodes of a program.
+Status CheckOperands(const Program& program, const std::vector<HostTensors>& tensors);
 
 // [begin, end) of a tensor in its memory or its file.
 struct AddressRange {
@@ -38,6 +35,10 @@ StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand ope
 // pageable, and what has no data as pinned.
 Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,
                       const Inner& inner = {});
+// The operands of all nodes with their tiers; what nodes pass to each other counts as on the
+// device.
+Result<std::vector<HostTensors>> LocateOperands(Device& device, const Program& program,
+                                                const std::vector<HostTensors>& operands);
 
 // An empty batch: outputs without elements are left alone, dw and db become beta * old. On return
 // it is done; the caller's stream must have come to this call.

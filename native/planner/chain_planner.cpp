@@ -1,4 +1,5 @@
-#include "planner/chain_planner.hpp"
+// Plans of chains: depth first where all links fit together, else in sections.
+#include "planner/program_planner.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -7,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "model/price/chain_floor.hpp"
+#include "model/price/chain_plan.hpp"
 #include "model/price/cost.hpp"
 #include "model/price/footprint.hpp"
 #include "model/price/rank.hpp"
@@ -20,7 +22,7 @@ constexpr double kLastResort = 100.0;
 // best than that.
 constexpr double kGain = 1.02;
 
-using Ranked = std::vector<RankedChain>;
+using Ranked = std::vector<RankedProgram>;
 
 // What is wanting for a section may do for a shorter one; anything else ends the search.
 Status Fatal(const Status& status) {
@@ -29,15 +31,15 @@ Status Fatal(const Status& status) {
 }
 
 // Whether anything could be used in place.
-bool HopesForPlace(const ChainRequest& request) {
-  return std::any_of(request.links.begin(), request.links.end(),
+bool HopesForPlace(const ProgramRequest& request) {
+  return std::any_of(request.nodes.begin(), request.nodes.end(),
                      [](const PlanRequest& link) { return link.in_place != InPlace{}; });
 }
 
 // What sections of a chain leave for each other passes through host memory.
 class ChainPlanner {
  public:
-  ChainPlanner(Device& device, const Chain& chain, const std::vector<PlanRequest>& links,
+  ChainPlanner(Device& device, const Program& chain, const std::vector<PlanRequest>& links,
                const Profile& profile, int64_t* prepared)
       : device_(device),
         chain_(chain),
@@ -47,10 +49,10 @@ class ChainPlanner {
         floors_(links, profile) {}
 
   // A section whose candidates all turn out too large is none, and others are chosen.
-  Result<std::vector<ChainSection>> Run() {
+  Result<std::vector<ProgramSection>> Run() {
     for (;;) {
       OOC_ASSIGN(const std::vector<Range> ranges, Choose());
-      std::vector<ChainSection> sections;
+      std::vector<ProgramSection> sections;
       for (const Range& range : ranges) {
         Section& section = sections_[range];
         if (IsLong(range) && section.booking == nullptr) OOC_TRY(Book(range, &section));
@@ -74,7 +76,7 @@ class ChainPlanner {
   struct Section {
     double seconds = kNever;  // predicted; kNever where nothing fits
     Ranked ranked;            // candidates that have not been tried
-    std::shared_ptr<const ChainBooking> booking;
+    std::shared_ptr<const ProgramBooking> booking;
   };
 
   // To the end of a link, from the section that ends there.
@@ -156,7 +158,7 @@ class ChainPlanner {
       OOC_ASSIGN(section.seconds, SecondsAlone(links_[range.first]));
       return section.seconds;
     }
-    OOC_ASSIGN(const ChainRequest request, RequestOf(range));
+    const ProgramRequest request = RequestOf(range);
     Result<Ranked> found = SearchChain(request, profile_);
     OOC_TRY(Fatal(found.status()));
     if (!found.ok()) return kNever;
@@ -174,20 +176,19 @@ class ChainPlanner {
     return search.ok() ? search->ranked.front().cost.seconds : last_resort;
   }
 
-  Result<ChainRequest> RequestOf(const Range& range) {
-    OOC_ASSIGN(Chain chain, MakeChain(PartOf(chain_, range.first, range.second)));
-    ChainRequest request{std::move(chain), {}};
+  [[nodiscard]] ProgramRequest RequestOf(const Range& range) const {
+    ProgramRequest request{SectionOf(chain_, range.first, range.second), {}};
     for (size_t i = range.first; i < range.second; ++i) {
       PlanRequest link = links_[i];
-      link.problem = request.chain[i - range.first];
+      link.problem = request.program[i - range.first];
       link.may_compile = true;  // arithmetic is most of what a chain takes
       link.fuses = true;
       for (int o = 0; o < kOperands; ++o) {
-        if (!IsInner(request.chain, i - range.first, static_cast<Operand>(o))) continue;
+        if (!request.program.IsInner(i - range.first, static_cast<Operand>(o))) continue;
         link.home[o] = Home::kTile;
         link.in_place[o] = false;
       }
-      request.links.push_back(std::move(link));
+      request.nodes.push_back(std::move(link));
     }
     return request;
   }
@@ -197,13 +198,13 @@ class ChainPlanner {
   // an engine refuses that, and where what could have been used in place is
   // not, with slots for all.
   Status Book(const Range& range, Section* section) {
-    OOC_ASSIGN(ChainRequest request, RequestOf(range));
+    ProgramRequest request = RequestOf(range);
     Ranked ranked = std::exchange(section->ranked, {});
     while (!ranked.empty()) {
       OOC_ASSIGN(const bool refused, TryAll(ranked, &request, section));
       if (section->booking != nullptr) return {};
       if (!refused && !HopesForPlace(request)) break;
-      for (PlanRequest& link : request.links) {
+      for (PlanRequest& link : request.nodes) {
         if (!refused) link.in_place = {};
       }
       Result<Ranked> found = SearchChain(request, profile_);
@@ -215,13 +216,13 @@ class ChainPlanner {
   }
 
   // True where it ended because an engine refuses, and the request does without from now on.
-  Result<bool> TryAll(const Ranked& ranked, ChainRequest* request, Section* section) {
-    for (const RankedChain& one : ranked) {
+  Result<bool> TryAll(const Ranked& ranked, ProgramRequest* request, Section* section) {
+    for (const RankedProgram& one : ranked) {
       if (Late() && &one != &ranked.front()) break;
-      Result<ChainBooking> booking = BookChain(device_, *request, one.candidate);
-      prepared_ += static_cast<int64_t>(request->links.size());
+      Result<ProgramBooking> booking = oocdnn::Book(device_, *request, one.candidate);
+      prepared_ += static_cast<int64_t>(request->nodes.size());
       if (booking.ok()) {
-        section->booking = std::make_shared<const ChainBooking>(std::move(booking).value());
+        section->booking = std::make_shared<const ProgramBooking>(std::move(booking).value());
         section->seconds = one.cost.seconds;
         return false;
       }
@@ -235,7 +236,7 @@ class ChainPlanner {
       }
       const auto number = static_cast<size_t>(why.detail());
       const int engine = one.candidate.engine[number];
-      PlanRequest& link = request->links[number];
+      PlanRequest& link = request->nodes[number];
       EngineInfo& refusing = link.engines[static_cast<size_t>(engine)];
       if (Fuses(link, engine)) {
         refusing.finishes = false;
@@ -248,7 +249,7 @@ class ChainPlanner {
   }
 
   Device& device_;
-  const Chain& chain_;
+  const Program& chain_;
   const std::vector<PlanRequest>& links_;
   const Profile& profile_;
   int64_t& prepared_;
@@ -258,14 +259,14 @@ class ChainPlanner {
 
 }  // namespace
 
-Result<std::vector<ChainSection>> PlanChain(Device& device, const Chain& chain,
-                                            const std::vector<PlanRequest>& links,
-                                            const Profile& profile, int64_t* prepared) {
+Result<std::vector<ProgramSection>> PlanChain(Device& device, const Program& chain,
+                                              const std::vector<PlanRequest>& links,
+                                              const Profile& profile, int64_t* prepared) {
   return ChainPlanner(device, chain, links, profile, prepared).Run();
 }
 
-Result<double> PriceChain(Device& device, const Chain& chain, const std::vector<PlanRequest>& links,
-                          const Profile& profile) {
+Result<double> PriceChain(Device& device, const Program& chain,
+                          const std::vector<PlanRequest>& links, const Profile& profile) {
   int64_t prepared = 0;
   return ChainPlanner(device, chain, links, profile, &prepared).Price();
 }

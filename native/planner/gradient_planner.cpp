@@ -1,4 +1,5 @@
-#include "planner/gradient_planner.hpp"
+// Plans of programs whose tiles are ranges of samples: one section.
+#include "planner/program_planner.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "base/checked.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "model/price/gradient_plan.hpp"
 
 namespace oocdnn {
 namespace {
@@ -15,13 +17,12 @@ constexpr int64_t kRoomy = int64_t{1} << 50;
 
 class GradientPlanner {
  public:
-  GradientPlanner(Device& device, GradientRequest request, const Profile& profile,
-                  int64_t* prepared)
+  GradientPlanner(Device& device, ProgramRequest request, const Profile& profile, int64_t* prepared)
       : device_(device), request_(std::move(request)), profile_(profile), prepared_(*prepared) {}
 
-  Result<GradientPlan> Run() {
+  Result<ProgramSection> Run() {
     for (;;) {
-      OOC_ASSIGN(const std::vector<RankedGradients> ranked, SearchGradients(request_, profile_));
+      OOC_ASSIGN(const std::vector<RankedProgram> ranked, SearchGradients(request_, profile_));
       OOC_ASSIGN(const bool refused, TryAll(ranked));
       if (made_) return std::move(*made_);
       if (!refused) return TooSmall(ranked);
@@ -30,15 +31,16 @@ class GradientPlanner {
 
  private:
   // True where it ended because an engine refuses, which the request does without from now on.
-  Result<bool> TryAll(const std::vector<RankedGradients>& ranked) {
+  Result<bool> TryAll(const std::vector<RankedProgram>& ranked) {
     double larger = 1.0;  // so many times as large as estimated were the tiles that did not fit
-    for (const RankedGradients& one : ranked) {
+    for (const RankedProgram& one : ranked) {
       const double estimated = larger * static_cast<double>(one.cost.device_bytes);
       if (!one.least && estimated > static_cast<double>(request_.budget())) continue;
-      Result<GradientBooking> booking = BookGradients(device_, request_, one.candidate);
-      prepared_ += static_cast<int64_t>(request_.requests.size());
+      Result<ProgramBooking> booking = Book(device_, request_, one.candidate);
+      prepared_ += static_cast<int64_t>(request_.nodes.size());
       if (booking.ok()) {
-        made_ = GradientPlan{std::move(booking).value(), one.cost.seconds};
+        made_ = ProgramSection{0, request_.nodes.size(), one.cost.seconds,
+                               std::make_shared<const ProgramBooking>(std::move(booking).value())};
         return false;
       }
       last_ = booking.status();
@@ -52,30 +54,30 @@ class GradientPlanner {
       if (last_.detail() == kShortTiles) continue;
       const auto problem = static_cast<size_t>(last_.detail());
       const auto engine = static_cast<size_t>(one.candidate.engine[problem]);
-      request_.requests[problem].engines[engine].name.clear();
+      request_.nodes[problem].engines[engine].name.clear();
       return true;
     }
     return false;
   }
 
   // What a last resort takes where there is room enough, with what its engines were refused.
-  [[nodiscard]] int64_t BytesOf(const GradientCandidate& candidate) const {
-    GradientRequest roomy = request_;
-    for (PlanRequest& mine : roomy.requests) mine.budget = kRoomy;
-    const Result<GradientBooking> booking = BookGradients(device_, roomy, candidate);
+  [[nodiscard]] int64_t BytesOf(const ProgramCandidate& candidate) const {
+    ProgramRequest roomy = request_;
+    for (PlanRequest& mine : roomy.nodes) mine.budget = kRoomy;
+    const Result<ProgramBooking> booking = Book(device_, roomy, candidate);
     if (!booking.ok()) return kRoomy;
     int64_t workspace = 0;
-    for (const Booking& one : booking->problems) {
+    for (const Booking& one : booking->nodes) {
       workspace = std::max(workspace, one.WorkspaceBytes());
     }
     const int64_t beside = Add(EstimateBytes(request_, candidate), 2 * request_.bounce_bytes());
     return std::max(booking->bytes, Add(beside, workspace));
   }
 
-  Status TooSmall(const std::vector<RankedGradients>& ranked) const {
+  Status TooSmall(const std::vector<RankedProgram>& ranked) const {
     if (last_.code() != Code::kOutOfMemory) return last_;
     int64_t works = kRoomy;
-    for (const RankedGradients& one : ranked) {
+    for (const RankedProgram& one : ranked) {
       if (one.least) works = std::min(works, BytesOf(one.candidate));
     }
     if (works == kRoomy) return last_;
@@ -87,27 +89,27 @@ class GradientPlanner {
   }
 
   Device& device_;
-  GradientRequest request_;
+  ProgramRequest request_;
   const Profile& profile_;
   int64_t& prepared_;
-  std::optional<GradientPlan> made_;
+  std::optional<ProgramSection> made_;
   Status last_;
 };
 
 }  // namespace
 
-Result<GradientPlan> PlanGradients(Device& device, GradientRequest request, const Profile& profile,
-                                   int64_t* prepared) {
+Result<ProgramSection> PlanGradients(Device& device, ProgramRequest request, const Profile& profile,
+                                     int64_t* prepared) {
   return GradientPlanner(device, std::move(request), profile, prepared).Run();
 }
 
-Result<double> PriceGradients(const GradientRequest& request, const Profile& profile) {
-  if (request.requests.size() == 1) {
-    OOC_ASSIGN(const PlanSearch search, Search(WithoutBounce(request.requests.front()), profile));
+Result<double> PriceGradients(const ProgramRequest& request, const Profile& profile) {
+  if (request.nodes.size() == 1) {
+    OOC_ASSIGN(const PlanSearch search, Search(WithoutBounce(request.nodes.front()), profile));
     return search.ranked.front().cost.seconds;
   }
-  OOC_ASSIGN(const std::vector<RankedGradients> ranked, SearchGradients(request, profile));
-  const RankedGradients& best = ranked.front();
+  OOC_ASSIGN(const std::vector<RankedProgram> ranked, SearchGradients(request, profile));
+  const RankedProgram& best = ranked.front();
   if (!best.least) return best.cost.seconds;
   return Error(Code::kOutOfMemory, "the gradients of a chain need %s at least, the budget is %s",
                BytesText(best.cost.device_bytes).c_str(), BytesText(request.budget()).c_str())

@@ -10,29 +10,31 @@ namespace oocdnn::testing {
 namespace {
 
 // The links stand in a line each; behind "<-" where the residual comes from.
-Result<ChainRequest> ChainRequestOf(const char* problems, int64_t budget, const char* engines) {
-  Chain given;
+Result<ProgramRequest> ChainRequestOf(const char* problems, int64_t budget, const char* engines) {
+  std::vector<Problem> links;
+  std::vector<int64_t> residual;
   std::istringstream lines(problems);
   for (std::string line; std::getline(lines, line);) {
     const size_t arrow = line.find("<-");
     const bool named = arrow != std::string::npos;
-    given.residual.push_back(named ? std::stoll(line.substr(arrow + 2)) : kFromOutside);
-    OOC_ASSIGN(given.links.emplace_back(), ParseProblem(line.substr(0, arrow)));
+    residual.push_back(named ? std::stoll(line.substr(arrow + 2)) : kFromOutside);
+    OOC_ASSIGN(links.emplace_back(), ParseProblem(line.substr(0, arrow)));
   }
-  OOC_ASSIGN(const Chain chain, MakeChain(given));
-  OOC_TRY(CheckDepthFirst(chain, 0, chain.size()));
-  ChainRequest request{chain, {}};
+  OOC_ASSIGN(const Program given, MakeChain(links, residual));
+  OOC_TRY(CheckDepthFirst(given, 0, given.size()));
+  const Program chain = SectionOf(given, 0, given.size());
+  ProgramRequest request{chain, {}};
   for (size_t i = 0; i < chain.size(); ++i) {
-    request.links.push_back(RequestOf(chain[i], budget, engines));
+    request.nodes.push_back(RequestOf(chain[i], budget, engines));
     for (int o = 0; o < kOperands; ++o) {
-      if (!IsInner(chain, i, static_cast<Operand>(o))) continue;
-      request.links[i].home[o] = Home::kTile;
+      if (!chain.IsInner(i, static_cast<Operand>(o))) continue;
+      request.nodes[i].home[o] = Home::kTile;
     }
   }
   return request;
 }
 
-std::string Json(const RankedChain& ranked, double floor) {
+std::string Json(const RankedProgram& ranked, double floor) {
   const Tiling& tiling = ranked.candidate.tiling;
   const Cost& cost = ranked.cost;
   std::string text = "{\"length\": [";
@@ -56,11 +58,11 @@ std::string Json(const RankedChain& ranked, double floor) {
 Result<std::string> SearchText(const char* problems, int64_t budget, const char* engines,
                                const char* profile_text) {
   OOC_ASSIGN(const Profile profile, ParseProfile(profile_text));
-  OOC_ASSIGN(const ChainRequest request, ChainRequestOf(problems, budget, engines));
-  OOC_ASSIGN(const std::vector<RankedChain> found, SearchChain(request, profile));
-  const double floor = ChainFloors(request.links, profile).Of(0, request.chain.size());
+  OOC_ASSIGN(const ProgramRequest request, ChainRequestOf(problems, budget, engines));
+  OOC_ASSIGN(const std::vector<RankedProgram> found, SearchChain(request, profile));
+  const double floor = ChainFloors(request.nodes, profile).Of(0, request.program.size());
   std::string text = "[";
-  for (const RankedChain& one : found) text += (text.size() > 1 ? ", " : "") + Json(one, floor);
+  for (const RankedProgram& one : found) text += (text.size() > 1 ? ", " : "") + Json(one, floor);
   return text + "]";
 }
 

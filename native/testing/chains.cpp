@@ -81,7 +81,7 @@ Spatial RowsOf(const Problem& problem) {
 }
 
 // Of x and what links write, up to the one that begins, which are shaped as the link's sum.
-std::vector<int64_t> SourcesFor(const Chain& chain, const Problem& link) {
+std::vector<int64_t> SourcesFor(const std::vector<Problem>& chain, const Problem& link) {
   const auto shaped = [](const Problem& problem, Operand operand) {
     const Dims dims = problem.DimsOf(operand);
     return std::array{dims[1] * dims[2], dims[3], dims[4], dims[5]};
@@ -96,7 +96,7 @@ std::vector<int64_t> SourcesFor(const Chain& chain, const Problem& link) {
 }
 
 // Adds to the link's sum what the caller has or, where there is such, something of the chain.
-int64_t SetRandomResidual(const Chain& chain, Problem* link, Random* random) {
+int64_t SetRandomResidual(const std::vector<Problem>& chain, Problem* link, Random* random) {
   std::vector<int64_t> sources = SourcesFor(chain, *link);
   const bool none = random->Between(0, 5) != 0;
   if (none && (sources.empty() || random->Between(0, 3) == 0)) return kFromOutside;
@@ -132,7 +132,7 @@ Problem RandomSame(const Problem& like, int64_t channels, const Spatial& in, Ran
   return problem;
 }
 
-Chain RandomLinks(Random* random) {
+Result<Program> RandomLinks(Random* random) {
   constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kBFloat16};
   Problem like;
   like.rank = static_cast<int>(random->Between(1, 3));
@@ -142,30 +142,31 @@ Chain RandomLinks(Random* random) {
   Spatial in{1, 1, 1};
   for (int s = 3 - like.rank; s < 3; ++s) in[s] = random->Between(1, like.rank == 3 ? 7 : 12);
   int64_t channels = random->Between(0, 3) == 0 ? 8 : random->Between(1, 4);
-  Chain chain;
+  std::vector<Problem> chain;
+  std::vector<int64_t> residual;
   const bool same = random->Between(0, 1) != 0;
   for (int64_t count = random->Between(1, 5); count > 0; --count) {
     Problem link = same && random->Between(0, 4) != 0 ? RandomSame(like, channels, in, random)
                                                       : RandomLink(like, channels, in, random);
-    chain.residual.push_back(SetRandomResidual(chain, &link, random));
-    chain.links.push_back(link);
+    residual.push_back(SetRandomResidual(chain, &link, random));
+    chain.push_back(link);
     channels = link.shape.g * link.shape.k;
     in = RowsOf(link);
   }
   const bool channels_last = random->Between(0, 1) != 0;
-  for (Problem& link : chain.links) {
+  for (Problem& link : chain) {
     for (const Operand o : {Operand::kX, Operand::kW, Operand::kY, Operand::kZ}) {
       if (channels_last) link.stride[Index(o)] = ChannelsLastStrides(link.DimsOf(o));
     }
     link.stride[Index(Operand::kResidual)] = link.stride[Index(Operand::kY)];
   }
-  return chain;
+  return MakeChain(chain, residual);
 }
 
 // The operands of all links in plain memory: `between` are what all but the last write.
 class Tensors {
  public:
-  Tensors(const Chain& links, Random* random) : links_(links) {
+  Tensors(const Program& links, Random* random) : links_(links) {
     for (const Problem& problem : links) {
       auto& memory = memory_.emplace_back();
       for (int o = 0; o < kOperands; ++o) {
@@ -180,7 +181,7 @@ class Tensors {
   // Each link reads what the one before it has written.
   HostTensors Of(size_t link) {
     HostTensors tensors = Own(link);
-    const int64_t source = links_.residual[link];
+    const int64_t source = ResidualOf(links_, link);
     if (source > kFromX) {
       tensors[Index(Operand::kResidual)].view.data = Written(static_cast<size_t>(source));
     }
@@ -207,7 +208,7 @@ class Tensors {
     for (int o = 0; o < kOperands; ++o) {
       tensors[o].view = {memory_[link][o].data(), problem.dtype, problem.stride[o]};
     }
-    if (links_.residual[link] == kFromX) {
+    if (ResidualOf(links_, link) == kFromX) {
       tensors[Index(Operand::kResidual)].view.data = memory_[0][Index(Operand::kX)].data();
     }
     return tensors;
@@ -225,18 +226,18 @@ class Tensors {
     }
   }
 
-  const Chain& links_;
+  const Program& links_;
   std::vector<std::array<std::vector<char>, kOperands>> memory_;
 };
 
-ChainCandidate RandomCandidate(const Chain& chain, const std::vector<EngineInfo>& engines,
-                               Random* random) {
+ProgramCandidate RandomCandidate(const Program& chain, const std::vector<EngineInfo>& engines,
+                                 Random* random) {
   const Problem& last = chain.back();
   AxisArray length = ExtentsOf(last);
   length[Index(Axis::kN)] = random->Between(1, last.shape.n);
   const bool pieces = random->Between(0, 1) != 0;
   for (int a = Index(Axis::kD); a < kAxes && pieces; ++a) length[a] = random->Between(1, length[a]);
-  ChainCandidate candidate;
+  ProgramCandidate candidate;
   candidate.tiling = MakeTiling(last, length, false);
   const int64_t ends = random->Between(0, length[Index(Axis::kN)]);
   candidate.tiling = Tapered(last, candidate.tiling, {Axis::kN, ends});
@@ -273,27 +274,28 @@ class Runner {
   Status Init() { return loop_.Init(); }
 
   // Link by link, each in one tile.
-  Status RunLinks(const Chain& links, Tensors* tensors) {
+  Status RunLinks(const Program& links, Tensors* tensors) {
     for (size_t i = 0; i < links.size(); ++i) {
       const PlanRequest request = RequestFor(links[i]);
       const Candidate whole = WholeCandidate(request, static_cast<int>(request.engines.size()) - 1);
       OOC_ASSIGN(const Booking booking, Book(device_, request, whole, kBudget));
       OOC_TRY(arena_.Reserve(booking.bytes));
       RunStats stats;
-      OOC_TRY(loop_.Run(booking, tensors->Of(i), arena_, slabs_, nullptr, &stats));
+      const HostTensors mine = tensors->Of(i);
+      OOC_TRY(loop_.Run(booking, std::span(&mine, 1), arena_, slabs_, nullptr, &stats));
     }
     return {};
   }
 
-  Status RunChain(const Chain& chain, Tensors* tensors, std::vector<char>* result, Random* random,
+  Status RunChain(const Program& chain, Tensors* tensors, std::vector<char>* result, Random* random,
                   Outcome* outcome) {
-    ChainRequest request{chain, {}};
+    ProgramRequest request{chain, {}};
     for (const Problem& problem : chain) {
-      request.links.push_back(RequestFor(problem));
-      request.links.back().fuses = request.links.back().may_compile = random->Between(0, 2) != 0;
+      request.nodes.push_back(RequestFor(problem));
+      request.nodes.back().fuses = request.nodes.back().may_compile = random->Between(0, 2) != 0;
     }
-    const ChainCandidate candidate = RandomCandidate(chain, device_.engines(), random);
-    Result<ChainBooking> booking = BookChain(device_, request, candidate);
+    const ProgramCandidate candidate = RandomCandidate(chain, device_.engines(), random);
+    Result<ProgramBooking> booking = Book(device_, request, candidate);
     if (booking.status().code() == Code::kUnsupported) return {};
     OOC_TRY(booking.status());
     OOC_TRY(arena_.Reserve(booking->bytes));
@@ -318,25 +320,25 @@ class Runner {
 
   // Whether tiles share nothing of what is the caller's, or keep it: windows that overlap have what
   // is added before in two.
-  static bool CrossesOnce(const ChainBooking& booking) {
-    const ChainTiles& tiles = booking.tiles;
+  static bool CrossesOnce(const ProgramBooking& booking) {
+    const ChainTiles& tiles = *booking.tiles;
     if (tiles.DividesBatch()) return true;
     const int sweep = tiles.sweep();
     if (sweep < 0 || booking.ring == 1) return false;
     const Tiling& tiling = tiles.tiling();
     const int64_t swept = tiling.Count(static_cast<Axis>(Index(Axis::kD) + sweep));
     if (Mul(tiling.Count(Axis::kN), swept) != tiles.Steps()) return false;
-    return std::none_of(booking.links.begin(), booking.links.end(), [&](const Booking& link) {
+    return std::none_of(booking.nodes.begin(), booking.nodes.end(), [&](const Booking& link) {
       const Pool& pool = link.problem.pool;
       return link.problem.epilogue.residual && pool.window[sweep] > pool.stride[sweep];
     });
   }
 
   // Everything crosses once then, but rows of x that nothing reads.
-  static void CheckBytes(const ChainBooking& booking, const RunStats& stats, Outcome* outcome) {
+  static void CheckBytes(const ProgramBooking& booking, const RunStats& stats, Outcome* outcome) {
     if (!CrossesOnce(booking)) return;
     int64_t in = 0, out = 0;
-    for (const Booking& link : booking.links) {
+    for (const Booking& link : booking.nodes) {
       for (int o = 0; o < kOperands; ++o) {
         const auto operand = static_cast<Operand>(o);
         if (!link.problem.Has(operand) || link.inner[o]) continue;
@@ -363,8 +365,8 @@ Status RunChains(const char* spec, uint64_t seed, int64_t count, Outcome* outcom
   OOC_TRY(runner.Init());
   Random random(seed);
   for (int64_t i = 0; i < count; ++i) {
-    const Chain links = RandomLinks(&random);
-    OOC_ASSIGN(const Chain chain, MakeChain(links));
+    OOC_ASSIGN(const Program links, RandomLinks(&random));
+    const Program chain = SectionOf(links, 0, links.size());
     Tensors tensors(links, &random);
     OOC_TRY(runner.RunLinks(links, &tensors));
     if (!CheckDepthFirst(chain, 0, chain.size()).ok()) continue;

@@ -106,7 +106,8 @@ Status Runner::Run(const Problem& problem, const Candidate& candidate, const Hos
   if (!booking.ok()) return std::move(booking).status().With(text);
   OOC_TRY(arena.Reserve(booking.value().bytes));
   RunStats stats;
-  OOC_TRY(loop.Run(booking.value(), tensors, arena, slabs, nullptr, &stats).With(text));
+  OOC_TRY(
+      loop.Run(booking.value(), std::span(&tensors, 1), arena, slabs, nullptr, &stats).With(text));
   steps += stats.tiles;
   return {};
 }

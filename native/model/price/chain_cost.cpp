@@ -228,9 +228,9 @@ int64_t MiddleOf(const Tiling& tiling) {
 }
 
 // By link.
-std::vector<bool> FetchesOf(const ChainRequest& request, const ChainCandidate& candidate,
+std::vector<bool> FetchesOf(const ProgramRequest& request, const ProgramCandidate& candidate,
                             const ChainTiles& tiles) {
-  std::vector<bool> fetches(request.chain.size());
+  std::vector<bool> fetches(request.program.size());
   for (size_t i = 0; i < fetches.size(); ++i) {
     fetches[i] = ResidualOf(request, candidate, tiles, i) == Residual::kFetched;
   }
@@ -243,10 +243,10 @@ double SumOf(const std::vector<double>& seconds) {
 
 }  // namespace
 
-ChainPrices::ChainPrices(const ChainRequest& request, std::shared_ptr<ChainHalos> halos,
+ChainPrices::ChainPrices(const ProgramRequest& request, std::shared_ptr<ChainHalos> halos,
                          const Profile& profile)
     : request_(request), halos_(std::move(halos)), profile_(profile) {
-  for (const PlanRequest& link : request.links) {
+  for (const PlanRequest& link : request.nodes) {
     auto& rates = rates_.emplace_back();
     for (size_t e = 0; e < link.engines.size(); ++e) {
       rates.emplace_back();
@@ -255,7 +255,7 @@ ChainPrices::ChainPrices(const ChainRequest& request, std::shared_ptr<ChainHalos
   }
 }
 
-ChainTiles ChainPrices::TilesOf(const ChainCandidate& candidate) const {
+ChainTiles ChainPrices::TilesOf(const ProgramCandidate& candidate) const {
   return oocdnn::TilesOf(request_, candidate, halos_);
 }
 
@@ -275,7 +275,7 @@ std::vector<int> ChainPrices::Fastest(const Tiling& tiling, bool sweeps) const {
     double best = kNever;
     for (size_t e = 0; e < rates_[i].size(); ++e) {
       if (!rates_[i][e]) continue;
-      const bool pads = request_.links[i].engines[e].symmetric_padding;
+      const bool pads = request_.nodes[i].engines[e].symmetric_padding;
       const double seconds = rates_[i][e]->RunSeconds(shapes[pads ? 1 : 0], {});
       if (chosen[i] >= 0 && seconds * kEngineGain >= best) continue;
       best = seconds;
@@ -285,15 +285,15 @@ std::vector<int> ChainPrices::Fastest(const Tiling& tiling, bool sweeps) const {
   return chosen;
 }
 
-double ChainPrices::SecondsOf(const ChainCandidate& candidate, size_t link, const ChainTiles& tiles,
-                              bool is_short) const {
+double ChainPrices::SecondsOf(const ProgramCandidate& candidate, size_t link,
+                              const ChainTiles& tiles, bool is_short) const {
   const int engine = candidate.engine[link];
-  const Problem& problem = request_.chain[link];
+  const Problem& problem = request_.program[link];
   const Rates& rates = RatesOf(link, engine);
   const ConvShape tile = tiles.ShapeOf(link, is_short);
   const double run = is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false), {})
                               : rates.RunSeconds(tile, {});
-  const bool relays = link > 0 && Relays(request_.links[link], engine);
+  const bool relays = link > 0 && Relays(request_.nodes[link], engine);
   const bool copies = ResidualOf(request_, candidate, tiles, link) == Residual::kCopied;
   const double relay = relays ? RelaySeconds(tile, problem, Operand::kX, profile_) : 0.0;
   const double copy = copies ? RelaySeconds(tile, problem, Operand::kY, profile_) : 0.0;
@@ -303,7 +303,7 @@ double ChainPrices::SecondsOf(const ChainCandidate& candidate, size_t link, cons
   return relay + copy + keep + run + rates.FinishSeconds(tile);
 }
 
-ChainSeconds ChainPrices::SecondsOf(const ChainCandidate& candidate,
+ChainSeconds ChainPrices::SecondsOf(const ProgramCandidate& candidate,
                                     const ChainTiles& tiles) const {
   ChainSeconds seconds;
   for (size_t i = 0; i < rates_.size(); ++i) {
@@ -315,7 +315,7 @@ ChainSeconds ChainPrices::SecondsOf(const ChainCandidate& candidate,
 }
 
 // Each engine's busy time from its first, middle and last tile; and both ends.
-double ChainPrices::Guess(const ChainCandidate& candidate, const ChainTiles& tiles) const {
+double ChainPrices::Guess(const ProgramCandidate& candidate, const ChainTiles& tiles) const {
   const ChainSeconds seconds = SecondsOf(candidate, tiles);
   const int64_t steps = tiles.Steps(), ends = candidate.tiling.ShortTiles();
   const double compute = SumOf(seconds.usual) * static_cast<double>(steps - ends) +
@@ -343,7 +343,7 @@ double ChainPrices::Guess(const ChainCandidate& candidate, const ChainTiles& til
   return std::max({compute + first + end, fetches + end, first + drains, host});
 }
 
-Cost ChainPrices::Price(const ChainCandidate& candidate) const {
+Cost ChainPrices::Price(const ProgramCandidate& candidate) const {
   const ChainTiles tiles = TilesOf(candidate);
   const ChainSeconds seconds = SecondsOf(candidate, tiles);
   std::vector<const Rates*> rates(rates_.size());
@@ -351,7 +351,7 @@ Cost ChainPrices::Price(const ChainCandidate& candidate) const {
   Cost cost = ChainPipeline(tiles, candidate.ring, std::move(rates),
                             FetchesOf(request_, candidate, tiles), seconds)
                   .Price();
-  cost.device_bytes = EstimateBytes(request_, candidate, tiles);
+  cost.device_bytes = ChainBytes(request_, candidate, tiles);
   return cost;  // NOLINT(clang-analyzer-core.StackAddressEscape): a Cost holds no address
 }
 

@@ -4,17 +4,15 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "base/config.hpp"
 #include "geom/chain_lifetimes.hpp"
-#include "model/price/describe.hpp"
 #include "model/price/footprint.hpp"
 
 namespace oocdnn {
 namespace {
 
-const EngineInfo& EngineOf(const ChainRequest& request, const ChainCandidate& candidate,
+const EngineInfo& EngineOf(const ProgramRequest& request, const ProgramCandidate& candidate,
                            size_t link) {
-  return request.links[link].engines[static_cast<size_t>(candidate.engine[link])];
+  return request.nodes[link].engines[static_cast<size_t>(candidate.engine[link])];
 }
 
 // Of the rows of x that a sweep keeps, in the problem's type.
@@ -26,20 +24,20 @@ int64_t KeptBytes(const Problem& problem, const ConvShape& kept) {
   return bytes;
 }
 
-// The slots of one link of a chain, as ChainBooking shares them.
+// The slots of one link of a chain, as a booking shares them.
 class LinkBytes {
  public:
-  LinkBytes(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
-            size_t link)
-      : chain_(request.chain),
+  LinkBytes(const ProgramRequest& request, const ProgramCandidate& candidate,
+            const ChainTiles& tiles, size_t link)
+      : chain_(request.program),
         link_(link),
-        problem_(request.chain[link]),
-        own_(request.links[link]),
+        problem_(request.program[link]),
+        own_(request.nodes[link]),
         in_place_(tiles.DividesBatch()),
         ring_(candidate.ring),
         residual_(ResidualOf(request, candidate, tiles, link)),
         footprint_(problem_, EngineOf(request, candidate, link),
-                   Fuses(request.links[link], candidate.engine[link])),
+                   Fuses(request.nodes[link], candidate.engine[link])),
         shape_(tiles.ShapeOf(link, false)),
         kept_(tiles.KeptOf(link, false)) {}
 
@@ -57,7 +55,7 @@ class LinkBytes {
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
       const bool inner = operand == Operand::kResidual ? residual_ != Residual::kFetched
-                                                       : IsInner(chain_, link_, operand);
+                                                       : chain_.IsInner(link_, operand);
       const bool lies = own_.home[o] == Home::kTile || (in_place_ && own_.in_place[o]);
       if (!problem_.Has(operand) || inner || lies) continue;
       bytes = Add(bytes, Mul(Moves(problem_, operand, Axis::kN) ? ring_ : 1, Of(operand)));
@@ -67,7 +65,7 @@ class LinkBytes {
   [[nodiscard]] bool Indexable() const { return footprint_.Indexable(shape_); }
 
  private:
-  const Chain& chain_;
+  const Program& chain_;
   size_t link_;
   const Problem& problem_;
   const PlanRequest& own_;
@@ -81,13 +79,13 @@ class LinkBytes {
 
 }  // namespace
 
-ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate) {
-  return TilesOf(request, candidate, std::make_shared<ChainHalos>(request.chain));
+ChainTiles TilesOf(const ProgramRequest& request, const ProgramCandidate& candidate) {
+  return TilesOf(request, candidate, std::make_shared<ChainHalos>(request.program));
 }
 
-ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate,
+ChainTiles TilesOf(const ProgramRequest& request, const ProgramCandidate& candidate,
                    std::shared_ptr<ChainHalos> halos) {
-  std::vector<bool> pads(request.chain.size());
+  std::vector<bool> pads(request.program.size());
   for (size_t i = 0; i < pads.size(); ++i) {
     pads[i] = EngineOf(request, candidate, i).symmetric_padding;
   }
@@ -100,23 +98,23 @@ bool Relays(const PlanRequest& next, int engine) {
   return info.blocks_channels || (narrow && !info.short_tiles);
 }
 
-bool WritesZ(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
-             size_t link) {
-  return Fuses(request.links[link], candidate.engine[link]) && request.chain[link].pool.Copies() &&
-         tiles.ZMatchesY(link);
+bool WritesZ(const ProgramRequest& request, const ProgramCandidate& candidate,
+             const ChainTiles& tiles, size_t link) {
+  return Fuses(request.nodes[link], candidate.engine[link]) &&
+         request.program[link].pool.Copies() && tiles.ZMatchesY(link);
 }
 
-Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
+Residual ResidualOf(const ProgramRequest& request, const ProgramCandidate& candidate,
                     const ChainTiles& tiles, size_t link) {
-  const Problem& problem = request.chain[link];
-  const int64_t source = request.chain.residual[link];
+  const Problem& problem = request.program[link];
+  const int64_t source = oocdnn::ResidualOf(request.program, link);
   if (!problem.epilogue.residual) return Residual::kNone;
   if (source == kFromOutside) return Residual::kFetched;
   const auto reader = static_cast<size_t>(source + 1);  // of the tile as its x
   const EngineInfo& engine = EngineOf(request, candidate, reader);
   if (source == kFromX) {
     const bool in_place =
-        tiles.DividesBatch() && request.links.front().in_place[Index(Operand::kX)];
+        tiles.DividesBatch() && request.nodes.front().in_place[Index(Operand::kX)];
     if (in_place || engine.blocks_channels) return Residual::kFetched;
   }
   const Dims tile = tiles.ShapeOf(reader, false).DimsOf(Operand::kX, Direction::kForward);
@@ -126,8 +124,8 @@ Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate
   return alike && !engine.blocks_channels ? Residual::kShared : Residual::kCopied;
 }
 
-Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, size_t link) {
-  const Problem& problem = request.chain[link];
+Candidate LinkOf(const ProgramRequest& request, const ProgramCandidate& candidate, size_t link) {
+  const Problem& problem = request.program[link];
   AxisArray length = ExtentsOf(problem);
   length[Index(Axis::kN)] = candidate.tiling.length[Index(Axis::kN)];
   Candidate made;
@@ -142,20 +140,16 @@ Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, s
   return made;
 }
 
-int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate) {
-  return EstimateBytes(request, candidate, TilesOf(request, candidate));
-}
-
-int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate,
-                      const ChainTiles& tiles) {
+int64_t ChainBytes(const ProgramRequest& request, const ProgramCandidate& candidate,
+                   const ChainTiles& tiles) {
   int64_t own = 0, sums = 0, residuals = 0;
-  std::vector<ForwardedTile> handed(request.chain.size());
-  std::vector<bool> shares(request.chain.size());
-  for (size_t i = 0; i < request.chain.size(); ++i) {
+  std::vector<ForwardedTile> handed(request.program.size());
+  std::vector<bool> shares(request.program.size());
+  for (size_t i = 0; i < request.program.size(); ++i) {
     const LinkBytes bytes(request, candidate, tiles, i);
     if (!bytes.Indexable()) return kSizeMax;
     own = Add(own, Add(bytes.Own(), bytes.Kept()));
-    const bool stays = request.chain[i].Stays(Operand::kY);
+    const bool stays = request.program[i].Stays(Operand::kY);
     if (stays && !WritesZ(request, candidate, tiles, i)) {
       sums = std::max(sums, bytes.Of(Operand::kY));
     }
@@ -166,20 +160,11 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
     if (i == 0) continue;
     handed[i].x = bytes.Of(Operand::kX);
     handed[i].convolved = WritesZ(request, candidate, tiles, i - 1);
-    if (!Relays(request.links[i], candidate.engine[i])) continue;
+    if (!Relays(request.nodes[i], candidate.engine[i])) continue;
     handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
   }
-  const ForwardedRegions between = PackForwarded(request.chain, handed, shares, 1);
+  const ForwardedRegions between = PackForwarded(request.program, handed, shares, 1);
   return Add(Add(Add(own, sums), residuals), Add(between.x_bytes, between.z_bytes));
-}
-
-std::string Describe(const ChainRequest& request, const ChainCandidate& candidate) {
-  std::string text = TileText(candidate.tiling);
-  if (candidate.sweeps) text += ", halos kept";
-  for (size_t i = 0; i < request.chain.size(); ++i) {
-    text += (i == 0 ? "; " : ", ") + EngineOf(request, candidate, i).name;
-  }
-  return text + "; " + BytesText(EstimateBytes(request, candidate)) + " in all";
 }
 
 }  // namespace oocdnn

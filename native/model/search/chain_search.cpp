@@ -21,8 +21,8 @@ constexpr int kMostWidths = 3;            // of pieces that fit and differ in no
 constexpr size_t kMostPriced = 24, kMostChains = 16;
 
 // As it is priced where the batch alone is cut: what may be used in place has no slots.
-ChainRequest PricedInPlace(ChainRequest request) {
-  for (PlanRequest& link : request.links) {
+ProgramRequest PricedInPlace(ProgramRequest request) {
+  for (PlanRequest& link : request.nodes) {
     for (int o = 0; o < kOperands; ++o) {
       if (link.in_place[o]) link.home[o] = Home::kTile;
     }
@@ -32,16 +32,16 @@ ChainRequest PricedInPlace(ChainRequest request) {
 
 class ChainSearch {
  public:
-  ChainSearch(const ChainRequest& request, const Profile& profile)
+  ChainSearch(const ProgramRequest& request, const Profile& profile)
       : request_(request),
         divided_(PricedInPlace(request)),
-        last_(request.chain.back()),
+        last_(request.program.back()),
         extent_(ExtentsOf(last_)),
-        halos_(std::make_shared<ChainHalos>(request.chain)),
+        halos_(std::make_shared<ChainHalos>(request.program)),
         samples_(divided_, halos_, profile),
         pieces_(request_, halos_, profile) {}
 
-  Result<std::vector<RankedChain>> Run() {
+  Result<std::vector<RankedProgram>> Run() {
     OOC_TRY(CheckEngines());
     for (const int64_t samples : Lengths(last_.shape.n)) {
       Consider({samples, 0, 0, 0, 0, 0, 0});
@@ -52,7 +52,7 @@ class ChainSearch {
     if (pieces && !last_.Writes(Operand::kSaved)) ConsiderPieces();
     if (found_.empty()) {
       return Error(Code::kOutOfMemory, "a chain of %zu links needs %s at least, the budget is %s",
-                   request_.chain.size(), BytesText(least_).c_str(),
+                   request_.program.size(), BytesText(least_).c_str(),
                    BytesText(request_.budget()).c_str())
           .WithDetail(least_);
     }
@@ -61,14 +61,14 @@ class ChainSearch {
 
  private:
   struct Found {
-    ChainCandidate candidate;
+    ProgramCandidate candidate;
     double guess = 0.0;  // of its seconds
     int64_t bytes = 0;
   };
 
   [[nodiscard]] Status CheckEngines() const {
-    for (size_t i = 0; i < request_.links.size(); ++i) {
-      const auto& engines = request_.links[i].engines;
+    for (size_t i = 0; i < request_.nodes.size(); ++i) {
+      const auto& engines = request_.nodes[i].engines;
       const bool any = std::any_of(engines.begin(), engines.end(),
                                    [](const EngineInfo& engine) { return !engine.name.empty(); });
       if (!any) return Error(Code::kUnsupported, "no engine computes link %zu of a chain", i);
@@ -115,7 +115,7 @@ class ChainSearch {
   }
 
   [[nodiscard]] bool Late() const {
-    return !found_.empty() && std::chrono::steady_clock::now() > request_.links.front().deadline;
+    return !found_.empty() && std::chrono::steady_clock::now() > request_.nodes.front().deadline;
   }
 
   // By what a candidate of such tiles costs.
@@ -136,7 +136,7 @@ class ChainSearch {
   }
 
   bool Consider(const Tiling& tiling, bool sweeps) {
-    ChainCandidate candidate;
+    ProgramCandidate candidate;
     candidate.tiling = tiling;
     candidate.sweeps = sweeps;
     candidate.engine = PricesOf(tiling).Fastest(tiling, sweeps);
@@ -144,7 +144,7 @@ class ChainSearch {
     bool fits = false;
     for (const int64_t ends :
          std::set{int64_t{0}, samples / 2, samples / 4, extent_[0] % samples}) {
-      ChainCandidate one = candidate;
+      ProgramCandidate one = candidate;
       one.tiling = Tapered(last_, candidate.tiling, {Axis::kN, ends});
       if (ends != 0 && !one.tiling.tapered()) continue;
       one.ring = one.tiling.Tiles() > 1 ? 2 : 1;
@@ -156,11 +156,10 @@ class ChainSearch {
     return fits;
   }
 
-  bool Offer(const ChainCandidate& candidate) {
+  bool Offer(const ProgramCandidate& candidate) {
     const ChainPrices& prices = PricesOf(candidate.tiling);
     const ChainTiles tiles = prices.TilesOf(candidate);
-    const int64_t bytes =
-        Add(EstimateBytes(request_, candidate, tiles), 2 * request_.bounce_bytes());
+    const int64_t bytes = Add(ChainBytes(request_, candidate, tiles), 2 * request_.bounce_bytes());
     least_ = std::min(least_, bytes);
     if (bytes > request_.budget()) return false;
     const bool known = std::any_of(found_.begin(), found_.end(), [&](const Found& other) {
@@ -186,8 +185,8 @@ class ChainSearch {
     return chosen;
   }
 
-  Result<std::vector<RankedChain>> Priced(const std::vector<Found>& chosen) {
-    std::vector<RankedChain> ranked;
+  Result<std::vector<RankedProgram>> Priced(const std::vector<Found>& chosen) {
+    std::vector<RankedProgram> ranked;
     for (const Found& one : chosen) {
       if (!ranked.empty() && Late()) break;
       ranked.push_back({one.candidate, PricesOf(one.candidate.tiling).Price(one.candidate)});
@@ -199,11 +198,11 @@ class ChainSearch {
   }
 
   // To so many, of which the last are smaller and smaller.
-  static void Shorten(std::vector<RankedChain>* ranked) {
+  static void Shorten(std::vector<RankedProgram>* ranked) {
     if (ranked->size() <= kMostChains) return;
-    std::vector<RankedChain> kept, smaller;
+    std::vector<RankedProgram> kept, smaller;
     int64_t smallest = kSizeMax;
-    for (const RankedChain& one : *ranked) {
+    for (const RankedProgram& one : *ranked) {
       const int64_t bytes = one.cost.device_bytes;
       const bool first = kept.size() < kMostChains / 2;
       const bool small = !first && bytes <= smallest / 2 && smaller.size() < kMostChains / 2;
@@ -215,8 +214,8 @@ class ChainSearch {
     *ranked = std::move(kept);
   }
 
-  const ChainRequest& request_;
-  const ChainRequest divided_;
+  const ProgramRequest& request_;
+  const ProgramRequest divided_;
   const Problem& last_;
   const AxisArray extent_;
   const std::shared_ptr<ChainHalos> halos_;
@@ -228,7 +227,8 @@ class ChainSearch {
 
 }  // namespace
 
-Result<std::vector<RankedChain>> SearchChain(const ChainRequest& request, const Profile& profile) {
+Result<std::vector<RankedProgram>> SearchChain(const ProgramRequest& request,
+                                               const Profile& profile) {
   return ChainSearch(request, profile).Run();
 }
 
