@@ -64,12 +64,12 @@ Dims SampleDims(const CopyBench& bench, const Rig& rig, Operand operand) {
 // x and y, several samples each.
 class StagingTimed {
  public:
-  StagingTimed(const CopyBench& bench, const Rig& rig, HostTensor in, HostTensor out)
+  StagingTimed(const CopyBench& bench, const Rig& rig, TensorView in, TensorView out)
       : bench_(bench), rig_(rig), staging_(bench.device(), 0), slabs_(bench.device(), kSlabBytes) {
     for (auto& [operand, tensor] : {std::pair{Operand::kX, &in}, std::pair{Operand::kY, &out}}) {
       const Dims dims = SampleDims(bench, rig, operand);
-      tensor->view.dtype = DType::kFloat32;
-      tensor->view.stride = DenseStrides(dims);
+      tensor->dtype = DType::kFloat32;
+      tensor->stride = DenseStrides(dims);
       tensors_[Index(operand)] = *tensor;
       uses_[Index(operand)] = {true, operand == Operand::kY, false, dims};
     }
@@ -152,7 +152,7 @@ class StagingTimed {
   const Rig& rig_;
   Staging staging_;
   Slabs slabs_;
-  HostTensors tensors_;
+  OperandViews tensors_;
   Staging::Uses uses_{};
 };
 
@@ -185,9 +185,9 @@ Status Note(const char* place, StagingTimed* timed, double bytes, const Before& 
 
 Status MeasurePages(const CopyBench& bench, const Rig& rig, double bytes, Profile* profile) {
   std::vector<char> in(static_cast<size_t>(bytes)), out(static_cast<size_t>(bytes));
-  HostTensor from, to;
-  from.view.data = in.data();
-  to.view.data = out.data();
+  TensorView from, to;
+  from.data = in.data();
+  to.data = out.data();
   StagingTimed timed(bench, rig, from, to);
   OOC_TRY(timed.Init());
   return Note(kPagePlace, &timed, bytes, [] {}, profile);
@@ -199,9 +199,9 @@ Status MeasureFiles(const CopyBench& bench, const Rig& rig, const std::string& f
   const NamelessFile in(folder, static_cast<int64_t>(bytes));
   const NamelessFile out(folder, static_cast<int64_t>(bytes));
   if (!in.usable() || !out.usable()) return {};
-  HostTensor from, to;
-  from.fd = in.fd();
-  to.fd = out.fd();
+  TensorView from, to;
+  from.location = {Tier::kFile, -1, in.fd()};
+  to.location = {Tier::kFile, -1, out.fd()};
   StagingTimed timed(bench, rig, from, to);
   OOC_TRY(timed.Init());
   return Note(kFilePlace, &timed, bytes, [&] { in.Forget(); }, profile);

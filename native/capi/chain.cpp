@@ -23,7 +23,7 @@ static_assert(kFromX == OOCDNN_RESIDUAL_X && kFromOutside == OOCDNN_RESIDUAL_OPE
 // The program of the links, with the caller's tensors.
 struct ChainArguments {
   Program chain;
-  std::vector<HostTensors> tensors;
+  std::vector<OperandViews> tensors;
 };
 
 class ChainTranslator {
@@ -90,7 +90,7 @@ class ChainTranslator {
   std::vector<oocdnn_tensor> passed_;  // x, and what each link writes for the next
   std::vector<Problem> problems_;
   std::vector<int64_t> sources_;  // of residuals
-  std::vector<HostTensors> tensors_;
+  std::vector<OperandViews> tensors_;
 };
 
 Result<ChainArguments> ArgumentsOf(const oocdnn_context* context, const oocdnn_convolution* links,

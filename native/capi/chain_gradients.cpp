@@ -16,7 +16,7 @@ namespace {
 
 struct GradientArguments {
   Program program;
-  std::vector<HostTensors> tensors;  // by node
+  std::vector<OperandViews> tensors;  // by node
 };
 
 class GradientTranslator {
@@ -83,7 +83,7 @@ class GradientTranslator {
     saved_.push_back(oocdnn_dense_tensor(OOCDNN_BYTE, 1, &bytes, nullptr));
     SetPooled(&call.problem);
     if (call.problem.saves) {
-      call.tensors[Index(Operand::kSaved)].view.dtype = DType::kByte;
+      call.tensors[Index(Operand::kSaved)].dtype = DType::kByte;
     }
     forward_.push_back(call);
     x_.push_back(result);

@@ -312,7 +312,7 @@ Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& so
 
 // A convolution proper reads its filter backwards: the view starts at the last tap. Extents and
 // strides that Validate refuses, and a null pointer, stay as they are, for the checks of the call.
-void Flip(const ConvShape& shape, TensorView* view, int64_t* file_offset, bool in_file) {
+void Flip(const ConvShape& shape, TensorView* view) {
   int64_t bytes = 0;
   for (int s = 0; s < 3; ++s) {
     const int64_t stride = view->stride[3 + s];
@@ -320,6 +320,8 @@ void Flip(const ConvShape& shape, TensorView* view, int64_t* file_offset, bool i
     const int64_t shift = shape.filter[s] > 1 ? Mul(shape.filter[s] - 1, stride) : 0;
     bytes = Add(bytes, Mul(shift, SizeOf(view->dtype)));
   }
+  int64_t* const file_offset = &view->location.offset;
+  const bool in_file = view->in_file();
   const bool placed = in_file ? *file_offset >= 0 : view->data != nullptr;
   if (!placed || bytes == kSizeMax) return;
   for (int s = 0; s < 3; ++s) {
@@ -341,11 +343,10 @@ void SetTensor(const Source& source, Operand operand, CallArguments* call) {
     if (tensor.shape[axis] <= 1) tensor.stride[axis] = 0;
   }
   Problem& problem = call->problem;
-  HostTensor& host = call->tensors[Index(operand)];
   problem.stride[Index(operand)] = SixStrides(tensor, operand, problem);
-  host.view = {tensor.data, static_cast<DType>(tensor.dtype), problem.stride[Index(operand)]};
-  host.fd = tensor.fd;
-  host.offset = tensor.offset;
+  TensorView& view = call->tensors[Index(operand)];
+  view = {tensor.data, static_cast<DType>(tensor.dtype), problem.stride[Index(operand)]};
+  if (tensor.fd >= 0) view.location = {Tier::kFile, -1, tensor.fd, tensor.offset};
 }
 
 // All of them before any is checked, which may look at the whole problem.
@@ -429,9 +430,9 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   SetPooledSizes(source, &problem);
   OOC_TRY(SetTensors(source, &call));
   for (const Operand filter : {Operand::kW, Operand::kDw}) {
-    HostTensor& tensor = call.tensors[Index(filter)];
+    TensorView& tensor = call.tensors[Index(filter)];
     if (!problem.flip || !problem.Uses(filter)) continue;
-    Flip(problem.shape, &tensor.view, &tensor.offset, tensor.in_file());
+    Flip(problem.shape, &tensor);
   }
   call.tensors[Index(Operand::kOld)] = call.tensors[Index(problem.output())];
   problem.stride[Index(Operand::kOld)] = problem.stride[Index(problem.output())];

@@ -9,7 +9,7 @@ namespace oocdnn {
 
 struct CallArguments {
   Problem problem;
-  HostTensors tensors;
+  OperandViews tensors;
 };
 
 // The windows over the result of a call whose rank is right.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/location.hpp"
 #include "base/status.hpp"
 #include "geom/tile_op.hpp"
 #include "geom/tiling.hpp"
@@ -52,13 +53,17 @@ struct TileLayout {
   int64_t bytes = 0;
 };
 
-// A strided tensor in memory that the device's copies can reach, in the six dimensions of its
-// operand. Strides are in elements and may be negative (a mirrored filter).
+// A strided tensor in the six dimensions of its operand. Strides are in elements and may be
+// negative (a mirrored filter). Copies take tensors in memory that the device reaches.
 struct TensorView {
-  void* data = nullptr;  // of element (0, 0, 0, 0, 0, 0)
+  void* data = nullptr;  // of element (0, 0, 0, 0, 0, 0); not used for a file
   DType dtype = DType::kFloat32;
   Dims stride{};
+  Location location{};  // where it is not known, copies look
+
+  [[nodiscard]] bool in_file() const { return location.tier == Tier::kFile; }
 };
+using OperandViews = std::array<TensorView, kOperands>;
 
 // Times of one piece of work on the steady clock, filled in when it has run (where asked for).
 struct Span {
@@ -231,10 +236,6 @@ struct NormArgs {
   }
 };
 
-// Where memory lives, as a device sees it: its own, another device's, host memory that its copies
-// reach at full speed, any other host memory.
-enum class Tier : int { kDevice, kPeer, kPinned, kPageable };
-
 // A library, or kernels, that a device uses or could use: for `oocdnn info`.
 struct Component {
   std::string name;
@@ -277,8 +278,8 @@ class Device {
   // Makes host memory of the caller's as good, until UnpinHost; it must live as long.
   virtual Status PinHost(void* memory, int64_t bytes) = 0;
   virtual void UnpinHost(void* memory, int64_t bytes) = 0;
-  // Where the caller's memory [memory, memory + bytes) lives; its two ends are looked at.
-  virtual Result<Tier> TierOf(const void* memory, int64_t bytes) = 0;
+  // Where the caller's memory [memory, memory + bytes) is; its two ends are looked at.
+  virtual Result<Location> Locate(const void* memory, int64_t bytes) = 0;
 
   virtual Result<Stream> CreateStream(const char* name) = 0;
   virtual void DestroyStream(Stream stream) = 0;

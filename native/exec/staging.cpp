@@ -68,15 +68,15 @@ Event Staging::EventOf(size_t number, int64_t piece) const {
   return event_[number][static_cast<size_t>(piece) % lanes_[number].slab.size()].get();
 }
 
-bool Staging::Reaches(const HostTensor& tensor) const {
+bool Staging::Reaches(const TensorView& tensor) const {
   if (tensor.in_file()) return false;
-  return tensor.tier != Tier::kPageable || device_.capabilities().reads_host;
+  return IsReached(tensor.location.tier) || device_.capabilities().reads_host;
 }
 
-Staging::Lane Staging::LaneOf(const HostTensor& tensor, const Use& use, int64_t piece_bytes) {
+Staging::Lane Staging::LaneOf(const TensorView& tensor, const Use& use, int64_t piece_bytes) {
   Lane lane;
   lane.tensor = tensor;
-  lane.packing = PackingOf(tensor.view.dtype, tensor.view.stride, use.box);
+  lane.packing = PackingOf(tensor.dtype, tensor.stride, use.box);
   lane.most = use.box;
   if (tensor.in_file()) {
     lane.slab.resize(use.single ? 1 : use.written ? kWriteFile : kReadFile);
@@ -134,8 +134,8 @@ int64_t Staging::PageableBytes(const Problem& problem, const Candidate& plan, in
   for (size_t i = 0; i < needs.size(); ++i) {
     needs[i].use = uses[i];
     needs[i].staged = uses[i].used && !plan.pinned[i];
-    needs[i].tensor.view.dtype = problem.DTypeOf(static_cast<Operand>(i));
-    needs[i].tensor.view.stride = problem.stride[i];
+    needs[i].tensor.dtype = problem.DTypeOf(static_cast<Operand>(i));
+    needs[i].tensor.stride = problem.stride[i];
   }
   return Slabs::BytesOf(SizesOf(LanesOf(needs, cap)));
 }
@@ -145,7 +145,7 @@ Status Staging::Begin(const std::vector<Link>& links, Slabs& slabs) {
   needs.reserve(links.size() * kOperands);
   for (const Link& link : links) {
     for (size_t i = 0; i < kOperands; ++i) {
-      const HostTensor& tensor = link.tensors[i];
+      const TensorView& tensor = link.tensors[i];
       needs.push_back({tensor, link.uses[i], link.uses[i].used && !Reaches(tensor)});
     }
   }
@@ -154,6 +154,7 @@ Status Staging::Begin(const std::vector<Link>& links, Slabs& slabs) {
   const std::vector<int64_t> sizes = SizesOf(lanes_);
   cached_ = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) <= CacheBytes() / 2;
   Status reserved = slabs.Reserve(sizes);
+  slabs_location_ = slabs.location();
   size_t next = 0;
   for (Lane& lane : lanes_) {
     if (!reserved.ok()) lane.slab.clear();
@@ -165,11 +166,12 @@ Status Staging::Begin(const std::vector<Link>& links, Slabs& slabs) {
 TensorView Staging::ViewOf(const Lane& lane, const Slab& slab) const {
   Dims extent{};
   for (int d = 0; d < 6; ++d) extent[d] = slab.piece.end[d] - slab.piece.begin[d];
-  TensorView view = lane.tensor.view;
+  TensorView view = lane.tensor;
   view.stride = PackedLayout(lane.packing, extent).stride;
   int64_t back = 0;  // the view's element (0, ..., 0) lies before the slab
   for (int d = 0; d < 6; ++d) back += slab.piece.begin[d] * view.stride[d];
   view.data = static_cast<char*>(slab.memory) - back * SizeOf(view.dtype);
+  view.location = slabs_location_;
   return view;
 }
 
@@ -205,7 +207,7 @@ Status Staging::Post(size_t number, const Piece& piece) {
                     memory = slab.memory]() -> Status {
     OOC_TRY(device_.Synchronize(event));
     if (lane.tensor.in_file()) return ReadBox(lane.file(), piece.begin, piece.end, memory);
-    PackBox(team_, lane.tensor.view.data, lane.packing, piece.begin, piece.end, memory, cached_);
+    PackBox(team_, lane.tensor.data, lane.packing, piece.begin, piece.end, memory, cached_);
     return {};
   };
   OOC_TRY(Submit(&readers_, lane, job, &slab));
@@ -241,7 +243,7 @@ Status Staging::Given(size_t number, Stream stream) {
   const auto job = [this, event, &lane, piece = slab.piece, memory = slab.memory]() -> Status {
     OOC_TRY(device_.Synchronize(event));
     if (lane.tensor.in_file()) return WriteBox(lane.file(), piece.begin, piece.end, memory);
-    UnpackBox(team_, lane.tensor.view.data, lane.packing, piece.begin, piece.end, memory);
+    UnpackBox(team_, lane.tensor.data, lane.packing, piece.begin, piece.end, memory);
     return {};
   };
   OOC_TRY(Submit(&writers_, lane, job, &slab));

@@ -21,17 +21,6 @@
 
 namespace oocdnn {
 
-// One operand of a call: memory, wherever it lives, or a file.
-struct HostTensor {
-  TensorView view;  // view.data is unused for a file
-  int fd = -1;
-  int64_t offset = 0;           // bytes, of element (0, ..., 0)
-  Tier tier = Tier::kPageable;  // of memory; what is not known to be better is staged
-
-  [[nodiscard]] bool in_file() const { return fd >= 0; }
-};
-using HostTensors = std::array<HostTensor, kOperands>;
-
 // The number of an operand's lane, of a link among those of a call.
 constexpr size_t LaneNumber(size_t link, Operand operand) {
   return link * kOperands + static_cast<size_t>(Index(operand));
@@ -52,7 +41,7 @@ class Staging {
   using Uses = std::array<Use, kOperands>;
   // A link of a call: its operands, and what the call does with them.
   struct Link {
-    const HostTensors& tensors;
+    const OperandViews& tensors;
     Uses uses;
   };
   static Uses UsesOf(const Problem& problem, const Candidate& plan);
@@ -101,19 +90,21 @@ class Staging {
     size_t worker = 0;
   };
   struct Lane {
-    HostTensor tensor;
+    TensorView tensor;
     Packing packing;
     Dims most{};  // extents of the largest piece
     std::vector<Slab> slab;
     int64_t head = 0, tail = 0;  // pieces posted (given), pieces taken
     Slab& at(int64_t piece) { return slab[static_cast<size_t>(piece) % slab.size()]; }
-    [[nodiscard]] FileTensor file() const { return {tensor.fd, tensor.offset, packing}; }
+    [[nodiscard]] FileTensor file() const {
+      return {tensor.location.fd, tensor.location.offset, packing};
+    }
   };
 
   using Lanes = std::vector<Lane>;
   // An operand that may want a lane.
   struct Need {
-    HostTensor tensor;
+    TensorView tensor;
     Use use;
     bool staged = false;
   };
@@ -123,11 +114,11 @@ class Staging {
   // The bytes of each slab, lane by lane.
   [[nodiscard]] static std::vector<int64_t> SizesOf(const Lanes& lanes);
   // The lane of an operand whose pieces in memory are at most so large.
-  [[nodiscard]] static Lane LaneOf(const HostTensor& tensor, const Use& use, int64_t piece_bytes);
+  [[nodiscard]] static Lane LaneOf(const TensorView& tensor, const Use& use, int64_t piece_bytes);
   // Hands a job to one of the workers, and notes that in the slab.
   static Status Submit(Workers* workers, const Lane& lane, const HostWorker::Job& job, Slab* slab);
 
-  [[nodiscard]] bool Reaches(const HostTensor& tensor) const;
+  [[nodiscard]] bool Reaches(const TensorView& tensor) const;
   [[nodiscard]] TensorView ViewOf(const Lane& lane, const Slab& slab) const;
   [[nodiscard]] Event EventOf(size_t number, int64_t piece) const;
   // Has events for the slabs of all lanes.
@@ -137,6 +128,7 @@ class Staging {
   CopyTeam team_;
   Workers readers_, writers_;
   Lanes lanes_;
+  Location slabs_location_;
   bool cached_ = false;  // all slabs of the call together stay in the processor's caches
   // Fires when the device is done with a slab.
   std::vector<std::array<OwnedEvent, kMostSlabs>> event_;

@@ -40,7 +40,7 @@ Status TileLoop::PassKept(const Call& call, const Step& step) {
   const TileLayout& kept = call.booking.kept_layout;
   const auto d = static_cast<size_t>(x.roll_axis);
   Transfer transfer = TransferOf(call, step, Operand::kX);
-  transfer.view = {call.arena.At(call.booking.kept), kept.dtype, kept.stride};
+  transfer.view = {call.arena.At(call.booking.kept), kept.dtype, kept.stride, {Tier::kDevice}};
   transfer.box = {{}, x.box.extent, {}, x.box.extent};
   transfer.tile_end[d] = x.kept;
   transfer.box.valid_end[d] = x.from_slot >= 0 ? x.kept : 0;

@@ -146,7 +146,7 @@ void* TileLoop::SlotOf(const Call& call, Operand operand, int slot) {
 void* TileLoop::TileOf(const Call& call, const Step& step, Operand operand) {
   const OperandStep& mine = step.operand[Index(operand)];
   if (!call.booking.in_place[Index(operand)]) return SlotOf(call, operand, mine.slot);
-  const TensorView& view = call.tensors[Index(operand)].view;
+  const TensorView& view = call.tensors[Index(operand)];
   int64_t before = 0;  // elements
   for (int d = 0; d < 6; ++d) before += mine.box.origin[d] * view.stride[d];
   return static_cast<char*>(view.data) + before * SizeOf(view.dtype);
@@ -169,7 +169,7 @@ Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
   return {call.arena.At(call.booking.bounce[stream]), call.booking.bounce_bytes};
 }
 
-Status TileLoop::Run(const Work& work, std::span<const HostTensors> tensors, const Arena& arena,
+Status TileLoop::Run(const Work& work, std::span<const OperandViews> tensors, const Arena& arena,
                      Slabs& slabs, const Progress& progress, RunStats* stats, Stream then) {
   Calls calls;
   for (size_t i = 0; i < work.nodes.size(); ++i) {
@@ -279,12 +279,12 @@ Status TileLoop::Fetch(const Call& call, const Step& step, Feed* feed) {
 Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operand, Feed* feed) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
-  const HostTensor& tensor = call.tensors[i];
+  const TensorView& tensor = call.tensors[i];
   Transfer transfer = TransferOf(call, step, operand);
   if (call.booking.shared[i] != nullptr) ToShared(call, step, &transfer);
   OOC_TRY(device_.Wait(fetch_.get(), Idle(call, operand, mine.slot)));
   if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
-  transfer.view = tensor.view;
+  transfer.view = tensor;
   transfer.bounce = BounceOf(call, 0);
   const Piece part = FetchedPart(mine);
   if (staging_.Serves(LaneNumber(call.link, operand))) {
@@ -292,7 +292,7 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   } else {
     OOC_TRY(device_.Fetch(fetch_.get(), transfer));
   }
-  if (tensor.tier != Tier::kDevice) call.stats->bytes_in += BytesOf(part, tensor.view.dtype);
+  if (tensor.location.tier != Tier::kDevice) call.stats->bytes_in += BytesOf(part, tensor.dtype);
   return device_.Record(Ready(call, step, operand), fetch_.get());
 }
 
@@ -377,19 +377,19 @@ Status TileLoop::AwaitDrain(const Call& call, const Step& step, Operand operand)
 Status TileLoop::Drain(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
-  const HostTensor& tensor = call.tensors[i];
+  const TensorView& tensor = call.tensors[i];
   Transfer transfer = TransferOf(call, step, operand);
   OOC_TRY(device_.Record(Ready(call, step, operand), compute_.get()));
   OOC_TRY(device_.Wait(drain_.get(), Ready(call, step, operand)));
-  transfer.view = tensor.view;
+  transfer.view = tensor;
   transfer.bounce = BounceOf(call, 1);
   if (staging_.Serves(LaneNumber(call.link, operand))) {
     OOC_TRY(DrainStaged(call, transfer));
   } else {
     OOC_TRY(device_.Drain(drain_.get(), transfer));
   }
-  if (tensor.tier != Tier::kDevice) {
-    call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
+  if (tensor.location.tier != Tier::kDevice) {
+    call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.dtype);
   }
   return device_.Record(Idle(call, operand, mine.slot), drain_.get());
 }

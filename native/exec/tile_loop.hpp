@@ -57,7 +57,7 @@ class TileLoop {
   // of the caller's, Run returns when all work is enqueued, and that stream continues when it is
   // done; no operand may be staged then, and the times are those that the host saw. After a failure
   // all streams are idle, and no work of the call is in flight.
-  Status Run(const Work& work, std::span<const HostTensors> tensors, const Arena& arena,
+  Status Run(const Work& work, std::span<const OperandViews> tensors, const Arena& arena,
              Slabs& slabs, const Progress& progress, RunStats* stats, Stream then = nullptr);
 
  private:
@@ -74,7 +74,7 @@ class TileLoop {
   // One link of a call.
   struct Call {
     const Booking& booking;
-    const HostTensors& tensors;
+    const OperandViews& tensors;
     const Arena& arena;
     RunStats* stats;
     bool waits;  // whether the host waits for steps far behind

@@ -70,7 +70,8 @@ Status TileLoop::Relay(const LinkTile& from, const LinkTile& to) {
   const Box &whole = from.step.operand[source].box, &part = to.step.operand[target].box;
   Transfer transfer;
   transfer.operand = to.operand;
-  transfer.view = {TileOf(from.call, from.step, from.operand), layout.dtype, layout.stride};
+  transfer.view = {
+      TileOf(from.call, from.step, from.operand), layout.dtype, layout.stride, {Tier::kDevice}};
   // The channels are grouped as those of the other tile.
   transfer.view.stride[1] = part.extent[2] * layout.stride[2];
   transfer.box = {{}, part.extent, {}, part.extent};
@@ -191,7 +192,7 @@ Status TileLoop::ClearBeyond(const Call& call, const Step& step) {
   if (existing.all) return {};
   Transfer zeros = TransferOf(call, step, Operand::kZ);
   zeros.box = {{}, z.box.extent, {}, {}};
-  zeros.view = {zeros.tile, zeros.layout->dtype, zeros.layout->stride};
+  zeros.view = {zeros.tile, zeros.layout->dtype, zeros.layout->stride, {Tier::kDevice}};
   for (int s = 0; s < 3; ++s) {
     const int64_t end = existing.begin[s] + existing.rows[s];
     for (const auto& [from, to] :

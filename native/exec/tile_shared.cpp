@@ -50,7 +50,8 @@ Status TileLoop::CopyShared(const Call& call, const Step& step, bool writes) {
     if (!(writes ? mine.leave : mine.enter)) continue;
     Transfer transfer = TransferOf(call, step, operand);
     const TileLayout& layout = SharedOf(booking, step, operand);
-    transfer.view = {SharedAt(booking, step, call.arena, operand), layout.dtype, layout.stride};
+    transfer.view = {
+        SharedAt(booking, step, call.arena, operand), layout.dtype, layout.stride, {Tier::kDevice}};
     const int64_t before = transfer.box.origin[0];
     if (Moves(booking.problem, operand, Axis::kN)) {
       for (Dims* dims :

@@ -14,31 +14,30 @@ constexpr const char* kOperandNames[kOperands] = {
 // -1 where no operand is called so.
 int OperandOf(std::string_view name) {
   const bool gradient = name.size() == 2 && name[0] == 'd';
-  const std::string_view place = gradient ? name.substr(1) : name;
+  const std::string_view operand = gradient ? name.substr(1) : name;
   for (int i = 0; i < kOperands; ++i) {
-    if (place == kOperandNames[i]) return i;
+    if (operand == kOperandNames[i]) return i;
   }
   return -1;
 }
 
-Place PlaceOf(std::string_view name) {
-  for (int i = 1; i < kPlaces; ++i) {
-    if (name == Name(static_cast<Place>(i))) return static_cast<Place>(i);
+Tier TierOf(std::string_view name) {
+  for (const Tier tier : {Tier::kPageable, Tier::kPinned, Tier::kDevice, Tier::kFile}) {
+    if (name == Name(tier)) return tier;
   }
-  return Place::kUnsaid;
+  return Tier::kUnknown;
 }
 
 }  // namespace
 
-const char* Name(Place place) {
-  switch (place) {
-    case Place::kUnsaid: return "";
-    case Place::kPageable: return "page";
-    case Place::kPinned: return "pin";
-    case Place::kDevice: return "dev";
-    case Place::kFile: return "file";
+const char* Name(Tier tier) {
+  switch (tier) {
+    case Tier::kPageable: return "page";
+    case Tier::kPinned: return "pin";
+    case Tier::kDevice: return "dev";
+    case Tier::kFile: return "file";
+    default: return "";
   }
-  return "";
 }
 
 Result<Placement> ParsePlacement(const std::string& text) {
@@ -47,19 +46,19 @@ Result<Placement> ParsePlacement(const std::string& text) {
     const size_t at = word.find('@');
     if (at == word.npos) continue;
     const int operand = OperandOf(word.substr(0, at));
-    const Place place = PlaceOf(word.substr(at + 1));
-    if (operand < 0 || place == Place::kUnsaid) {
+    const Tier tier = TierOf(word.substr(at + 1));
+    if (operand < 0 || tier == Tier::kUnknown) {
       return Error(
           Code::kInvalidProblem,
           "%s: expected an operand (x, w, y, b, scale, residual, old, z, saved, input, also_dw, "
           "also_db, prologue or sums) and where it lives: @page, @pin, @dev or @file",
           Quoted(word).c_str());
     }
-    Place& said = placement.place[static_cast<size_t>(operand)];
-    if (said != Place::kUnsaid) {
+    Tier& said = placement.tiers[static_cast<size_t>(operand)];
+    if (said != Tier::kUnknown) {
       return Error(Code::kInvalidProblem, "%s: expected each operand once", Quoted(word).c_str());
     }
-    said = place;
+    said = tier;
   }
   return placement;
 }
@@ -67,10 +66,10 @@ Result<Placement> ParsePlacement(const std::string& text) {
 std::string ToString(const Placement& placement) {
   std::string text;
   for (int i = 0; i < kOperands; ++i) {
-    const Place place = placement.place[static_cast<size_t>(i)];
-    if (place == Place::kUnsaid) continue;
+    const Tier tier = placement.tiers[static_cast<size_t>(i)];
+    if (tier == Tier::kUnknown) continue;
     if (!text.empty()) text += ' ';
-    text += std::string(kOperandNames[i]) + '@' + Name(place);
+    text += std::string(kOperandNames[i]) + '@' + Name(tier);
   }
   return text;
 }

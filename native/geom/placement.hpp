@@ -1,4 +1,4 @@
-// Placement: where the operands of a problem live, as a problem string says it: "x@pin w@dev".
+// Placement: where the operands of a problem are, as a problem string says it: "x@pin w@dev".
 //
 // It is kept apart from Problem because it does not change what is computed: plans, logs and
 // benchmarks write it behind the problem, and ParseProblem passes over it.
@@ -7,24 +7,26 @@
 #include <array>
 #include <string>
 
+#include "base/location.hpp"
 #include "base/status.hpp"
 #include "geom/problem.hpp"
 
 namespace oocdnn {
 
-enum class Place : int {
-  kUnsaid = 0,    // the string does not say
-  kPageable = 1,  // page: ordinary host memory
-  kPinned = 2,    // pin: host memory that the device reaches
-  kDevice = 3,    // dev: memory of the device
-  kFile = 4,      // file: a mapped file
-};
-constexpr int kPlaces = 5;
+using Tiers = std::array<Tier, kOperands>;
 
-const char* Name(Place place);  // "page", "pin", "dev", "file"; "" for kUnsaid
+// All operands in one tier.
+constexpr Tiers AllOf(Tier tier) {
+  Tiers tiers{};
+  tiers.fill(tier);
+  return tiers;
+}
+
+// The word for a tier: "page", "pin", "dev", "file"; "" for those that no string says.
+const char* Name(Tier tier);
 
 struct Placement {
-  std::array<Place, kOperands> place{};
+  Tiers tiers{};  // kUnknown: the string does not say
 
   bool operator==(const Placement&) const = default;
 };

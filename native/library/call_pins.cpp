@@ -71,12 +71,12 @@ Status CallPins::PinOne(const AddressRange& range) {
 
 // What the output held before is where the output is.
 std::vector<CallPins::Wanted> CallPins::WantedOf(const Problem& problem, const Pinned& which,
-                                                 const HostTensors& tensors) {
+                                                 const OperandViews& tensors) {
   std::vector<Wanted> wanted;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    const HostTensor& tensor = tensors[i];
-    const bool pageable = !tensor.in_file() && tensor.tier == Tier::kPageable;
+    const TensorView& tensor = tensors[i];
+    const bool pageable = !tensor.in_file() && !IsReached(tensor.location.tier);
     const Operand where = operand == Operand::kOld ? problem.output() : operand;
     if (!which[Index(where)] || !problem.Has(operand) || !pageable) continue;
     wanted.push_back({operand, AddressesOf(problem, tensors, operand)});
@@ -101,7 +101,7 @@ std::vector<CallPins::Wanted> CallPins::Joined(std::vector<Wanted> wanted) {
 }
 
 Status CallPins::Pin(const Problem& problem, const Pinned& which, int64_t most,
-                     HostTensors* tensors) {
+                     OperandViews* tensors) {
   Status first;
   const std::vector<Wanted> wanted = WantedOf(problem, which, *tensors);
   for (const auto& [operand, range] : Joined(wanted)) {
@@ -117,16 +117,18 @@ Status CallPins::Pin(const Problem& problem, const Pinned& which, int64_t most,
     }
   }
   for (const Wanted& one : wanted) {
-    if (AnyTouches(pinned_, one.range)) (*tensors)[Index(one.operand)].tier = Tier::kPinned;
+    if (!AnyTouches(pinned_, one.range)) continue;
+    const Result<Location> location = device_.Locate(At(one.range), one.range.bytes());
+    if (location.ok()) (*tensors)[Index(one.operand)].location = location.value();
   }
   return first;
 }
 
-Result<Tier> CallPins::TierOf(Device& device, const AddressRange& range) {
+Result<Location> CallPins::Locate(Device& device, const AddressRange& range) {
   All& all = OfProcess();
   const std::lock_guard lock(all.mutex);
-  if (AnyTouches(all.ranges, range)) return Tier::kPageable;
-  return device.TierOf(At(range), range.bytes());
+  if (AnyTouches(all.ranges, range)) return Location{Tier::kPageable};
+  return device.Locate(At(range), range.bytes());
 }
 
 }  // namespace oocdnn

@@ -21,10 +21,10 @@ class CallPins {
   // Pins those of the operands that are in pageable memory, `most` bytes of them at most, and has
   // the tensors say so. The first reason why one cannot be, kUnsupported where another call has
   // pinned it; it stays as it was.
-  Status Pin(const Problem& problem, const Pinned& which, int64_t most, HostTensors* tensors);
+  Status Pin(const Problem& problem, const Pinned& which, int64_t most, OperandViews* tensors);
 
-  // As Device::TierOf, but for what a call has pinned for itself, which is pageable.
-  static Result<Tier> TierOf(Device& device, const AddressRange& range);
+  // As Device::Locate, but memory that a call has pinned for itself is pageable.
+  static Result<Location> Locate(Device& device, const AddressRange& range);
 
  private:
   struct Wanted {
@@ -35,7 +35,7 @@ class CallPins {
   static All& OfProcess();
   static void Forget(const AddressRange& range);
   static std::vector<Wanted> WantedOf(const Problem& problem, const Pinned& which,
-                                      const HostTensors& tensors);
+                                      const OperandViews& tensors);
   static std::vector<Wanted> Joined(std::vector<Wanted> wanted);
   Status PinOne(const AddressRange& range);
 

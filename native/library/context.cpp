@@ -34,7 +34,7 @@ Result<std::unique_ptr<Context>> Context::Create(const ContextOptions& options) 
 
 Context::~Context() { session_->End(); }
 
-Status Context::Run(const Problem& problem, const HostTensors& operands, void* stream,
+Status Context::Run(const Problem& problem, const OperandViews& operands, void* stream,
                     const Progress& progress, const Scratch& scratch, int64_t workspace) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
@@ -42,7 +42,7 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
   return runner_.Run(problem, operands, stream, progress, scratch, workspace);
 }
 
-Status Context::Run(const Program& program, const std::vector<HostTensors>& operands, void* stream,
+Status Context::Run(const Program& program, const std::vector<OperandViews>& operands, void* stream,
                     const Progress& progress, int64_t workspace) {
   const bool rows = program.traversal() == Traversal::kRows;
   OOC_ASSIGN(const Session::Turn turn,
@@ -52,12 +52,12 @@ Status Context::Run(const Program& program, const std::vector<HostTensors>& oper
   return status.ok() ? std::move(status) : std::move(status).With(TextOf(program));
 }
 
-Result<double> Context::Price(const Program& program, const std::vector<HostTensors>& operands,
+Result<double> Context::Price(const Program& program, const std::vector<OperandViews>& operands,
                               int64_t workspace) {
   const bool rows = program.traversal() == Traversal::kRows;
   OOC_ASSIGN(const Session::Turn turn,
              session_->TakeTurn(rows ? "oocdnn_price_chain" : "oocdnn_price_chain_backward"));
-  OOC_ASSIGN(const std::vector<HostTensors> tensors,
+  OOC_ASSIGN(const std::vector<OperandViews> tensors,
              LocateOperands(session_->device(), program, operands));
   if (program.front().shape.n == 0) return 0.0;
   return planner_.Price(
@@ -74,7 +74,7 @@ Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& place
   const Profile& profile = planner_.ProfileFor(problem);
   if (report.remembered) AddOthers(profile, &report);
   PlanSummary summary = SummaryOf(report, profile);
-  if (!session_->device().capabilities().reads_host && !OnDevice(problem, terms.home)) {
+  if (!session_->device().capabilities().reads_host && !OnDevice(problem, terms.tiers)) {
     summary.host_bytes =
         Staging::PageableBytes(problem, report.booking.candidate, session_->options().host_cap);
   }

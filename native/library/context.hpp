@@ -24,17 +24,17 @@ class Context {
   // memory are read and written in stream order. Scratch memory is used only if all operands are on
   // the device; if it suffices, the call books no other memory. `workspace`: the most bytes of an
   // engine's workspace.
-  Status Run(const Problem& problem, const HostTensors& operands, void* stream,
+  Status Run(const Problem& problem, const OperandViews& operands, void* stream,
              const Progress& progress, const Scratch& scratch = {},
              int64_t workspace = kLimitOfContext);
   // Runs a program, with the tensors of each node. Of a tensor that nodes pass to each other only
   // the strides are used. Results that sections of it pass to each other are in memory that stays
   // allocated until Release.
-  Status Run(const Program& program, const std::vector<HostTensors>& operands, void* stream,
+  Status Run(const Program& program, const std::vector<OperandViews>& operands, void* stream,
              const Progress& progress, int64_t workspace = kLimitOfContext);
   // Predicted seconds of such a run, by estimate: no engine is prepared, and no data is read.
   // Tensors without data count as pinned.
-  Result<double> Price(const Program& program, const std::vector<HostTensors>& operands,
+  Result<double> Price(const Program& program, const std::vector<OperandViews>& operands,
                        int64_t workspace = kLimitOfContext);
   // Plans a problem without running it. Operands are in pageable memory, or on the device and
   // aligned where the placement says so.

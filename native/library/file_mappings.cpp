@@ -21,17 +21,17 @@ namespace {
 
 struct Member {
   const Problem& problem;
-  const HostTensors& tensors;
+  const OperandViews& tensors;
   Operand operand;
 
-  [[nodiscard]] const HostTensor& tensor() const { return tensors[Index(operand)]; }
+  [[nodiscard]] const TensorView& tensor() const { return tensors[Index(operand)]; }
   [[nodiscard]] bool written() const { return problem.Writes(operand); }
   [[nodiscard]] const char* name() const { return Name(operand, problem.direction); }
   [[nodiscard]] AddressRange range() const { return AddressesOf(problem, tensors, operand); }
 };
 using Members = std::vector<Member>;
 
-void AddMembers(const Problem& problem, const HostTensors& tensors, const Inner& inner,
+void AddMembers(const Problem& problem, const OperandViews& tensors, const Inner& inner,
                 Members* members) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -88,7 +88,7 @@ bool InHeap(const AddressRange& range) {
 // True if a page of plain memory belongs to a file or to shared memory, and if the kernel does
 // not tell. Bit 61 says so of a page that is there, which reading it ensures.
 bool MayBeShared(const Member& member) {
-  if (member.tensor().in_file() || member.tensor().tier != Tier::kPageable) return false;
+  if (member.tensor().in_file() || IsReached(member.tensor().location.tier)) return false;
   const AddressRange range = member.range();
   if (InHeap(range)) return false;
   constexpr uint64_t kFileOrShared = uint64_t{1} << 61;
@@ -201,7 +201,7 @@ struct Part {
 // The parts of all operands, of each in a row.
 std::vector<std::vector<Part>> PartsOf(const Members& members) {
   std::vector<Probe> probes;
-  for (const Member& member : members) probes.emplace_back(member.tensor().fd);
+  for (const Member& member : members) probes.emplace_back(member.tensor().location.fd);
   const std::vector<Mapping> mappings = ReadMappings();
   std::vector<std::vector<Part>> parts(members.size());
   for (size_t i = 0; i < members.size(); ++i) {
@@ -263,13 +263,13 @@ Status Check(const Members& members) {
 
 }  // namespace
 
-Status CheckFileMappings(const Problem& problem, const HostTensors& tensors, const Inner& inner) {
+Status CheckFileMappings(const Problem& problem, const OperandViews& tensors, const Inner& inner) {
   Members members;
   AddMembers(problem, tensors, inner, &members);
   return Check(members);
 }
 
-Status CheckFileMappings(const Program& program, const std::vector<HostTensors>& tensors) {
+Status CheckFileMappings(const Program& program, const std::vector<OperandViews>& tensors) {
   Members members;
   for (size_t i = 0; i < program.size(); ++i) {
     AddMembers(program[i], tensors[i], program.PassedTo(i), &members);

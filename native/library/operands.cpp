@@ -31,16 +31,16 @@ Reach ReachOf(const Dims& dims, const Dims& stride) {
 }
 
 // The address, or the offset in the file, of element (0, ..., 0).
-int64_t BaseOf(const HostTensor& tensor) {
-  if (tensor.in_file()) return tensor.offset;
-  return static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
+int64_t BaseOf(const TensorView& tensor) {
+  if (tensor.in_file()) return tensor.location.offset;
+  return static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data));
 }
 
-Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand operand) {
-  const HostTensor& tensor = tensors[Index(operand)];
+Status CheckFile(const Problem& problem, const OperandViews& tensors, Operand operand) {
+  const TensorView& tensor = tensors[Index(operand)];
   const char* name = Name(operand, problem.direction);
   struct stat info{};
-  if (fstat(tensor.fd, &info) != 0) {
+  if (fstat(tensor.location.fd, &info) != 0) {
     const int number = errno;
     return Error(Code::kFileError, "%s: the file cannot be examined: %s", name,
                  std::strerror(number))
@@ -57,18 +57,18 @@ Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand ope
   return {};
 }
 
-bool SameStorage(const HostTensor& a, const HostTensor& b) {
+bool SameStorage(const TensorView& a, const TensorView& b) {
   if (a.in_file() != b.in_file()) return false;
   if (!a.in_file()) return true;
   struct stat first{}, second{};
-  return fstat(a.fd, &first) == 0 && fstat(b.fd, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
+  return fstat(a.location.fd, &first) == 0 && fstat(b.location.fd, &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
 // An operand of a call.
 struct Member {
   const Problem& problem;
-  const HostTensors& tensors;
+  const OperandViews& tensors;
   Operand operand;
 };
 
@@ -77,17 +77,17 @@ StridedBox BoxOf(const Member& member) {
 }
 
 bool Overlap(const Member& a, const Member& b) {
-  const HostTensor &first = a.tensors[Index(a.operand)], &second = b.tensors[Index(b.operand)];
+  const TensorView &first = a.tensors[Index(a.operand)], &second = b.tensors[Index(b.operand)];
   return SameStorage(first, second) && SharesBytes(BoxOf(a), BoxOf(b));
 }
 
 // A residual that is the output itself is read tile by tile before the tile is written.
-bool InPlaceResidual(const Problem& problem, const HostTensors& tensors, Operand input,
+bool InPlaceResidual(const Problem& problem, const OperandViews& tensors, Operand input,
                      Operand output) {
-  const HostTensor &a = tensors[Index(input)], &b = tensors[Index(output)];
-  const bool same_place = a.in_file() ? a.offset == b.offset : a.view.data == b.view.data;
+  const TensorView &a = tensors[Index(input)], &b = tensors[Index(output)];
+  const bool same_place = a.in_file() ? a.location.offset == b.location.offset : a.data == b.data;
   return input == Operand::kResidual && output == problem.sum() && same_place &&
-         a.view.stride == b.view.stride;
+         a.stride == b.stride;
 }
 
 template <class T>
@@ -164,7 +164,7 @@ Status ScaleOnDevice(Device& device, Arena& arena, const TensorView& view, Opera
 }
 
 // Nothing that is written shares memory with anything else.
-Status CheckOutput(const Problem& problem, const HostTensors& tensors, Operand output,
+Status CheckOutput(const Problem& problem, const OperandViews& tensors, Operand output,
                    const Inner& inner) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -179,8 +179,8 @@ Status CheckOutput(const Problem& problem, const HostTensors& tensors, Operand o
   return {};
 }
 
-Status CheckAligned(const Problem& problem, const HostTensors& tensors, Operand operand) {
-  const TensorView& view = tensors[Index(operand)].view;
+Status CheckAligned(const Problem& problem, const OperandViews& tensors, Operand operand) {
+  const TensorView& view = tensors[Index(operand)];
   const auto size = static_cast<uintptr_t>(SizeOf(view.dtype));
   if (reinterpret_cast<uintptr_t>(view.data) % size == 0) return {};
   return Error(Code::kInvalidProblem,
@@ -190,20 +190,20 @@ Status CheckAligned(const Problem& problem, const HostTensors& tensors, Operand 
 }
 
 // One output: a sum of nothing, and beta times what was there.
-Status WriteEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena,
+Status WriteEmpty(Device& device, const Problem& problem, const OperandViews& tensors, Arena& arena,
                   Operand output) {
-  const HostTensor& tensor = tensors[Index(output)];
+  const TensorView& tensor = tensors[Index(output)];
   const Dims dims = problem.DimsOf(output);
   if (std::count(dims.begin(), dims.end(), 0) > 0) return {};
-  if (tensor.tier != Tier::kPageable) {
-    return ScaleOnDevice(device, arena, tensor.view, output, dims, problem.beta);
+  if (IsReached(tensor.location.tier)) {
+    return ScaleOnDevice(device, arena, tensor, output, dims, problem.beta);
   }
   if (!tensor.in_file()) {
-    ScaleAny(tensor.view.data, tensor.view.dtype, dims, tensor.view.stride, problem.beta);
+    ScaleAny(tensor.data, tensor.dtype, dims, tensor.stride, problem.beta);
     return {};
   }
-  const Packing packing = PackingOf(tensor.view.dtype, tensor.view.stride, dims);
-  const FileTensor file{tensor.fd, tensor.offset, packing};
+  const Packing packing = PackingOf(tensor.dtype, tensor.stride, dims);
+  const FileTensor file{tensor.location.fd, tensor.location.offset, packing};
   const PackedBox packed = PackedLayout(packing, dims);
   std::vector<char> box(static_cast<size_t>(packed.bytes), 0);
   if (problem.beta != 0.0) OOC_TRY(ReadBox(file, {}, dims, box.data()));
@@ -213,23 +213,23 @@ Status WriteEmpty(Device& device, const Problem& problem, const HostTensors& ten
 
 }  // namespace
 
-AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
-  const HostTensor& tensor = tensors[Index(operand)];
-  const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
-  const int64_t size = SizeOf(tensor.view.dtype);
+AddressRange AddressesOf(const Problem& problem, const OperandViews& tensors, Operand operand) {
+  const TensorView& tensor = tensors[Index(operand)];
+  const Reach reach = ReachOf(problem.DimsOf(operand), tensor.stride);
+  const int64_t size = SizeOf(tensor.dtype);
   const int64_t base = BaseOf(tensor);
   return {Add(base, Mul(reach.low, size)), Add(base, Mul(reach.high, size))};
 }
 
-StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
-  const HostTensor& tensor = tensors[Index(operand)];
-  const int64_t element = SizeOf(tensor.view.dtype);
-  Dims stride = tensor.view.stride;
+StridedBox BoxOf(const Problem& problem, const OperandViews& tensors, Operand operand) {
+  const TensorView& tensor = tensors[Index(operand)];
+  const int64_t element = SizeOf(tensor.dtype);
+  Dims stride = tensor.stride;
   for (int64_t& step : stride) step = Mul(step, element);
   return {BaseOf(tensor), problem.DimsOf(operand), stride, element};
 }
 
-Status CheckOperands(const Program& program, const std::vector<HostTensors>& tensors) {
+Status CheckOperands(const Program& program, const std::vector<OperandViews>& tensors) {
   struct Owned {
     size_t node;
     Member member;
@@ -259,7 +259,7 @@ Status CheckOperands(const Program& program, const std::vector<HostTensors>& ten
   return {};
 }
 
-Status CheckOperands(const Problem& problem, const HostTensors& tensors, const Inner& inner) {
+Status CheckOperands(const Problem& problem, const OperandViews& tensors, const Inner& inner) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (operand == Operand::kOld || inner[i] || !problem.Has(operand)) continue;
@@ -267,7 +267,7 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors, const I
     if (std::count(dims.begin(), dims.end(), 0) > 0) continue;
     if (tensors[i].in_file()) {
       OOC_TRY(CheckFile(problem, tensors, operand));
-    } else if (tensors[i].view.data == nullptr) {
+    } else if (tensors[i].data == nullptr) {
       return Error(Code::kInvalidProblem, "%s is missing: its data pointer is null",
                    Name(operand, problem.direction));
     } else {
@@ -282,37 +282,37 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors, const I
   return {};
 }
 
-Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,
+Status LocateOperands(Device& device, const Problem& problem, OperandViews* tensors,
                       const Inner& inner) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    HostTensor& tensor = (*tensors)[i];
+    TensorView& tensor = (*tensors)[i];
     if (!problem.Has(operand) || inner[i] || tensor.in_file()) continue;
-    if (tensor.view.data == nullptr) {
-      tensor.tier = Tier::kPinned;
+    if (tensor.data == nullptr) {
+      tensor.location.tier = Tier::kPinned;
       continue;
     }
     const AddressRange range = AddressesOf(problem, *tensors, operand);
     if (range.bytes() <= 0) continue;
-    OOC_ASSIGN(tensor.tier, CallPins::TierOf(device, range));
+    OOC_ASSIGN(tensor.location, CallPins::Locate(device, range));
   }
   return {};
 }
 
-Result<std::vector<HostTensors>> LocateOperands(Device& device, const Program& program,
-                                                const std::vector<HostTensors>& operands) {
-  std::vector<HostTensors> tensors = operands;
+Result<std::vector<OperandViews>> LocateOperands(Device& device, const Program& program,
+                                                 const std::vector<OperandViews>& operands) {
+  std::vector<OperandViews> tensors = operands;
   for (size_t i = 0; i < program.size(); ++i) {
     const Inner passed = program.PassedTo(i);
     OOC_TRY(LocateOperands(device, program[i], &tensors[i], passed));
     for (int o = 0; o < kOperands; ++o) {
-      if (passed[o]) tensors[i][o].tier = Tier::kDevice;
+      if (passed[o]) tensors[i][o].location.tier = Tier::kDevice;
     }
   }
   return tensors;
 }
 
-Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena) {
+Status RunEmpty(Device& device, const Problem& problem, const OperandViews& tensors, Arena& arena) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (problem.Writes(operand)) OOC_TRY(WriteEmpty(device, problem, tensors, arena, operand));

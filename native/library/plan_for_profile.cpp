@@ -34,34 +34,33 @@ std::vector<EngineInfo> EnginesOf(const Profile& profile) {
 }
 
 // What nothing is said of lies in pageable memory, which a device that is the host reaches.
-Home HomeOf(Place place, bool host_device) {
-  switch (place) {
-    case Place::kDevice: return Home::kDevice;
-    case Place::kFile: return Home::kFile;
-    case Place::kPinned: return Home::kHost;
-    case Place::kPageable:
-    case Place::kUnsaid: break;
+Tier TierOf(Tier said, bool host_device) {
+  switch (said) {
+    case Tier::kDevice:
+    case Tier::kFile:
+    case Tier::kPinned: return said;
+    default: break;
   }
-  return host_device ? Home::kHost : Home::kPageable;
+  return host_device ? Tier::kPinned : Tier::kPageable;
 }
 
 // What the output held before lies where the output does.
-Homes HomesOf(const Problem& problem, const Placement& placement, bool host_device) {
-  Homes home{};
+Tiers TiersOf(const Problem& problem, const Placement& placement, bool host_device) {
+  Tiers tiers = AllOf(Tier::kPinned);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const Operand said = operand == Operand::kOld ? problem.output() : operand;
     if (!problem.Has(operand)) continue;
-    home[i] = HomeOf(placement.place[static_cast<size_t>(Index(said))], host_device);
+    tiers[i] = TierOf(placement.tiers[static_cast<size_t>(Index(said))], host_device);
   }
-  return home;
+  return tiers;
 }
 
 PlanRequest RequestOf(const Problem& problem, const Placement& placement, const Profile& profile,
                       int64_t budget) {
   PlanRequest request;
   request.problem = problem;
-  request.home = HomesOf(problem, placement, profile.shared_engines);
+  request.tiers = TiersOf(problem, placement, profile.shared_engines);
   request.budget = budget;
   if (!profile.shared_engines) request.pin_bytes = kLeastStaging;
   request.engines = EnginesOf(profile);
@@ -87,7 +86,7 @@ Result<PlanSummary> PlanForProfile(const Problem& problem, const Placement& plac
   const RankedCandidate& chosen = search->ranked.front();
   PlanSummary summary = Summarize(request, profile, chosen, search->ranked, search->refused);
   summary.search_seconds = search->seconds;
-  if (!profile.shared_engines && !OnDevice(problem, request.home)) {
+  if (!profile.shared_engines && !OnDevice(problem, request.tiers)) {
     summary.host_bytes = Staging::PageableBytes(problem, chosen.candidate, kLeastStaging);
   }
   return summary;

@@ -51,7 +51,7 @@ Planner::Planner(Session& session)
     : session_(session), memory_(PlanFileOf(session.options()), PlannerOf(*session.stack().base)) {}
 
 std::string Planner::KeyOf(const Problem& problem, const Terms& terms) {
-  std::string key = oocdnn::KeyOf(problem, terms.home, terms.in_place, terms.workspace);
+  std::string key = oocdnn::KeyOf(problem, terms.tiers, terms.in_place, terms.workspace);
   key.append(reinterpret_cast<const char*>(&terms.budget), sizeof terms.budget);
   return key;
 }
@@ -73,7 +73,7 @@ std::string Planner::KeyOf(const Program& program, const std::vector<Terms>& ter
 
 // Whether it is pinned or staged, or in a file, a prescribed plan is for all that crosses the wire.
 std::string Planner::PrescriptionOf(const Problem& problem, Terms terms) {
-  for (Home& home : terms.home) home = CrossesWire(home) ? Home::kHost : home;
+  for (Tier& tier : terms.tiers) tier = CrossesWire(tier) ? Tier::kPinned : tier;
   return KeyOf(problem, terms);
 }
 
@@ -133,12 +133,12 @@ Result<PlanReport> Planner::ChooseInCore(const PlanRequest& request, const Profi
 PlanRequest Planner::RequestFor(const Problem& problem, const Terms& terms) const {
   PlanRequest request;
   request.problem = problem;
-  request.home = terms.home;
+  request.tiers = terms.tiers;
   request.in_place = terms.in_place;
   request.budget = terms.budget;
   request.workspace = terms.workspace;
   // Only what crosses a wire bounces.
-  if (!OnDevice(problem, terms.home)) {
+  if (!OnDevice(problem, terms.tiers)) {
     request.bounce_bytes =
         BounceWithin(terms.budget, session_.device().capabilities().bounce_bytes);
   }
@@ -148,7 +148,7 @@ PlanRequest Planner::RequestFor(const Problem& problem, const Terms& terms) cons
   request.measure = session_.options().planning == Planning::kMeasure;
   // Calls in core may be captured later, when nothing can be timed.
   request.gradual =
-      session_.options().planning == Planning::kGradual && !OnDevice(problem, terms.home);
+      session_.options().planning == Planning::kGradual && !OnDevice(problem, terms.tiers);
   if (request.exhaustive || request.measure) {
     request.deadline = DeadlineIn(session_.options().planning_seconds);
   }

@@ -67,18 +67,18 @@ std::vector<size_t> BufferOf(const Program& program, const std::vector<ProgramSe
 }
 
 // Whether anything of the caller's is read or written in the order of its stream.
-bool IsOrdered(const HostTensors& tensors) {
+bool IsOrdered(const OperandViews& tensors) {
   return std::any_of(tensors.begin(), tensors.end(),
-                     [](const HostTensor& tensor) { return tensor.tier != Tier::kPageable; });
+                     [](const TensorView& tensor) { return IsReached(tensor.location.tier); });
 }
 
-bool IsOrdered(const Program& program, const std::vector<HostTensors>& tensors) {
+bool IsOrdered(const Program& program, const std::vector<OperandViews>& tensors) {
   for (size_t i = 0; i < program.size(); ++i) {
     const Inner passed = program.PassedTo(i);
     for (int o = 0; o < kOperands; ++o) {
-      const HostTensor& tensor = tensors[i][o];
+      const TensorView& tensor = tensors[i][o];
       const bool own = program[i].Has(static_cast<Operand>(o)) && !passed[o] && !tensor.in_file();
-      if (own && tensor.tier != Tier::kPageable) return true;
+      if (own && IsReached(tensor.location.tier)) return true;
     }
   }
   return false;
@@ -132,11 +132,11 @@ Status Runner::MakeAttempts(int64_t budget, const Arena& arena, const Try& attem
   }
 }
 
-Status Runner::Run(const Problem& problem, const HostTensors& operands, void* stream,
+Status Runner::Run(const Problem& problem, const OperandViews& operands, void* stream,
                    const Progress& progress, const Scratch& scratch, int64_t workspace) {
   stats_ = CallStats{};
   Device& device = session_.device();
-  HostTensors tensors = operands;
+  OperandViews tensors = operands;
   OOC_TRY(LocateOperands(device, problem, &tensors));
   OOC_TRY(CheckFileMappings(problem, tensors));
   Stream caller{};
@@ -150,7 +150,7 @@ Status Runner::Run(const Problem& problem, const HostTensors& operands, void* st
 
   const Terms terms = TermsOf(session_, problem, tensors, workspace);
   if (const int64_t alignment = device.capabilities().alignment;
-      scratch.bytes > alignment && OnDevice(problem, terms.home)) {
+      scratch.bytes > alignment && OnDevice(problem, terms.tiers)) {
     const auto address = reinterpret_cast<uintptr_t>(scratch.data);
     const auto first = RoundUp(static_cast<int64_t>(address), alignment);
     Arena lent(device, reinterpret_cast<void*>(first),  // NOLINT: aligned
@@ -169,7 +169,7 @@ Status Runner::Run(const Problem& problem, const HostTensors& operands, void* st
 
 Status Runner::RunNode(const NodeCall& call, int64_t budget) {
   // With all operands on the device the caller's stream need not wait for the host.
-  const Stream then = OnDevice(call.problem, call.terms.home) ? call.caller : nullptr;
+  const Stream then = OnDevice(call.problem, call.terms.tiers) ? call.caller : nullptr;
   return MakeAttempts(budget, call.arena, [&](int64_t aim) -> Result<Attempt> {
     Terms terms = call.terms;
     terms.budget = aim;
@@ -191,7 +191,7 @@ Status Runner::RunNode(const NodeCall& call, int64_t budget) {
 // time. Another call's pins are gone when the next one begins.
 Status Runner::RunPinned(const Booking& booking, const NodeCall& call, Stream then) {
   const Pinned& which = booking.candidate.pinned;
-  const auto run = [&](const HostTensors& tensors) {
+  const auto run = [&](const OperandViews& tensors) {
     return session_.loop().Run(booking, {&tensors, 1}, call.arena, session_.slabs(), call.progress,
                                &stats_.run, then);
   };
@@ -200,7 +200,7 @@ Status Runner::RunPinned(const Booking& booking, const NodeCall& call, Stream th
   Status status;
   {
     CallPins pins(session_.device());
-    HostTensors tensors = call.tensors;
+    OperandViews tensors = call.tensors;
     const Status pinned = pins.Pin(call.problem, which, session_.AutoPinBytes(), &tensors);
     planner_.SetPins(pinned.ok() || pinned.code() == Code::kUnsupported);
     if (!pinned.ok()) {
@@ -212,11 +212,11 @@ Status Runner::RunPinned(const Booking& booking, const NodeCall& call, Stream th
   return status;
 }
 
-Status Runner::Run(const Program& program, const std::vector<HostTensors>& operands, void* stream,
+Status Runner::Run(const Program& program, const std::vector<OperandViews>& operands, void* stream,
                    const Progress& progress, int64_t workspace) {
   stats_ = CallStats{};
   Device& device = session_.device();
-  OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateOperands(device, program, operands));
+  OOC_ASSIGN(const std::vector<OperandViews> tensors, LocateOperands(device, program, operands));
   OOC_TRY(CheckFileMappings(program, tensors));
   ProgramCall call{program, tensors, workspace, nullptr, nullptr, progress};
   if (IsOrdered(program, tensors)) {
@@ -255,7 +255,7 @@ Status Runner::RunProgram(const ProgramCall& call) {
 
 // In the strides of either side, as nodes may group channels otherwise than those before them.
 Status Runner::Join(const std::vector<ProgramSection>& sections, const Program& program,
-                    std::vector<HostTensors>* tensors) {
+                    std::vector<OperandViews>* tensors) {
   const std::vector<size_t> buffer = BufferOf(program, sections);
   SectionBuffers& buffers = session_.buffers();
   SectionBuffers::Bytes bytes;
@@ -275,9 +275,9 @@ Status Runner::Join(const std::vector<ProgramSection>& sections, const Program& 
       if (s >= sections.size()) continue;
       const Problem& writes = program[sections[s].end - 1];
       void* const data = buffers.At(buffer[s]);
-      HostTensor& tensor = (*tensors)[i][o];
-      tensor.view = {data, program[i].dtype, program[i].stride[o]};
-      OOC_ASSIGN(tensor.tier, session_.device().TierOf(data, writes.BytesOf(writes.output())));
+      TensorView& tensor = (*tensors)[i][o];
+      tensor = {data, program[i].dtype, program[i].stride[o]};
+      OOC_ASSIGN(tensor.location, session_.device().Locate(data, writes.BytesOf(writes.output())));
     }
   }
   return {};
@@ -313,7 +313,7 @@ Result<std::vector<int64_t>> Runner::StepsOf(const std::vector<ProgramSection>& 
 
 // A single node has been planned again where that helps.
 Runner::Attempt Runner::RunSection(const ProgramSection& section, const ProgramCall& call) {
-  const std::span<const HostTensors> tensors =
+  const std::span<const OperandViews> tensors =
       std::span(call.tensors).subspan(section.begin, section.end - section.begin);
   Arena& arena = session_.arena();
   if (section.booking == nullptr) {
@@ -336,7 +336,7 @@ Runner::Attempt Runner::RunSection(const ProgramSection& section, const ProgramC
 // The sections' tensors follow each other; what they did adds up.
 Runner::Attempt Runner::RunSections(const std::vector<ProgramSection>& sections,
                                     const ProgramCall& call) {
-  std::vector<HostTensors> tensors = call.tensors;
+  std::vector<OperandViews> tensors = call.tensors;
   ProgramCall joined{call.program, tensors,       call.workspace, call.caller,
                      call.then,    call.progress, call.budget};
   const Watch watch;

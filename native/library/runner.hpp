@@ -28,9 +28,9 @@ class Runner {
   Runner(Session& session, Planner& planner) : session_(session), planner_(planner) {}
 
   // See Context::Run.
-  Status Run(const Problem& problem, const HostTensors& operands, void* stream,
+  Status Run(const Problem& problem, const OperandViews& operands, void* stream,
              const Progress& progress, const Scratch& scratch, int64_t workspace);
-  Status Run(const Program& program, const std::vector<HostTensors>& operands, void* stream,
+  Status Run(const Program& program, const std::vector<OperandViews>& operands, void* stream,
              const Progress& progress, int64_t workspace);
   // Of the call that runs, as far as it has come, or of the last one.
   [[nodiscard]] const CallStats& stats() const { return stats_; }
@@ -39,7 +39,7 @@ class Runner {
   // A call of one node, during the attempts to run it.
   struct NodeCall {
     const Problem& problem;
-    const HostTensors& tensors;
+    const OperandViews& tensors;
     const Terms& terms;
     Stream caller = nullptr;
     const Progress& progress;
@@ -48,7 +48,7 @@ class Runner {
   // A call of a program. `then`: as for TileLoop::Run.
   struct ProgramCall {
     const Program& program;
-    const std::vector<HostTensors>& tensors;
+    const std::vector<OperandViews>& tensors;
     int64_t workspace = kNoLimit;
     Stream caller = nullptr, then = nullptr;
     const Progress& progress;
@@ -77,7 +77,7 @@ class Runner {
   Attempt RunSection(const ProgramSection& section, const ProgramCall& call);
   // Assigns buffers to the results that sections pass to each other.
   Status Join(const std::vector<ProgramSection>& sections, const Program& program,
-              std::vector<HostTensors>* tensors);
+              std::vector<OperandViews>* tensors);
   // The number of steps of each section; single nodes are planned to know it.
   Result<std::vector<int64_t>> StepsOf(const std::vector<ProgramSection>& sections,
                                        const ProgramCall& call);

@@ -143,11 +143,11 @@ Result<Stream> Session::Follow(void* stream) {
   return caller;
 }
 
-int64_t Session::BudgetFor(std::span<const HostTensors> tensors) const {
+int64_t Session::BudgetFor(std::span<const OperandViews> tensors) const {
   if (!auto_budget_ || !stack_.device->capabilities().shares_host_memory) return budget_;
-  const bool files = std::any_of(tensors.begin(), tensors.end(), [](const HostTensors& node) {
+  const bool files = std::any_of(tensors.begin(), tensors.end(), [](const OperandViews& node) {
     return std::any_of(node.begin(), node.end(),
-                       [](const HostTensor& tensor) { return tensor.in_file(); });
+                       [](const TensorView& tensor) { return tensor.in_file(); });
   });
   return files ? std::min(budget_, kFileBudget) : budget_;
 }

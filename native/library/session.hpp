@@ -31,7 +31,7 @@ class Session {
   [[nodiscard]] int64_t budget() const { return budget_; }
   // The budget of a call with these operands. An automatic one is less for files where the device
   // has the host's memory.
-  [[nodiscard]] int64_t BudgetFor(std::span<const HostTensors> tensors) const;
+  [[nodiscard]] int64_t BudgetFor(std::span<const OperandViews> tensors) const;
   // Bytes that the library may pin without being asked to: 0 if the device gains nothing from
   // pinned memory, or the user allows none.
   [[nodiscard]] int64_t AutoPinBytes() const;

@@ -21,8 +21,8 @@ class HostMemory {
   // Of the caller's memory, which must live longer. What is as good already stays as it is.
   static Result<std::unique_ptr<HostMemory>> Pin(std::shared_ptr<Device> device, void* data,
                                                  int64_t bytes) {
-    OOC_ASSIGN(const Tier tier, device->TierOf(data, bytes));
-    const bool pageable = tier == Tier::kPageable;
+    OOC_ASSIGN(const Location location, device->Locate(data, bytes));
+    const bool pageable = location.tier == Tier::kPageable;
     if (pageable) OOC_TRY(device->PinHost(data, bytes));
     return std::unique_ptr<HostMemory>(
         new HostMemory(std::move(device), data, bytes, pageable ? Is::kPinned : Is::kOthers));

@@ -32,6 +32,7 @@ Status Slabs::Reserve(const std::vector<int64_t>& sizes) {
   Release();
   OOC_ASSIGN(block_, device_.AllocateHost(total));
   bytes_ = total;
+  OOC_ASSIGN(location_, device_.Locate(block_, total));
   return {};
 }
 

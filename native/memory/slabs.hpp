@@ -22,6 +22,8 @@ class Slabs {
   // old ones. kOutOfMemory names the cap.
   Status Reserve(const std::vector<int64_t>& sizes);
   [[nodiscard]] void* At(size_t index) const { return static_cast<char*>(block_) + at_[index]; }
+  // Of all slabs.
+  [[nodiscard]] const Location& location() const { return location_; }
   void Release();
   // Another cap; slabs that pass it are released, and nothing may be using them.
   void Limit(int64_t cap) {
@@ -37,6 +39,7 @@ class Slabs {
   Device& device_;
   int64_t cap_, bytes_ = 0;
   void* block_ = nullptr;
+  Location location_;
   std::vector<int64_t> at_;  // where each begins, and the last ends
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "geom/parts.hpp"
+#include "geom/placement.hpp"
 #include "geom/schedule.hpp"
 #include "geom/tile_op.hpp"
 #include "model/profile/profile.hpp"
@@ -46,21 +47,17 @@ struct Cost {
                        // beside the arithmetic
 };
 
-// Where an operand is, as far as its price goes: behind the wire; in the device's memory, from
-// where it is copied into tiles; there, and tiles are parts of it; behind the wire in memory that
-// the device does not reach, or in a file, and staged.
-enum class Home : uint8_t { kHost, kDevice, kTile, kPageable, kFile };
-constexpr bool CrossesWire(Home home) { return home != Home::kDevice && home != Home::kTile; }
-using Homes = std::array<Home, kOperands>;
+// Whether copies between the operand and tiles use the wire.
+constexpr bool CrossesWire(Tier tier) { return tier != Tier::kDevice && tier != Tier::kTile; }
 using InPlace = std::array<bool, kOperands>;
 // Whether all operands are on the device.
-bool OnDevice(const Problem& problem, const Homes& home);
+bool OnDevice(const Problem& problem, const Tiers& tiers);
 
 constexpr int64_t kNoLimit = INT64_MAX;
 
 struct PlanRequest {
   Problem problem;
-  Homes home{};
+  Tiers tiers = AllOf(Tier::kPinned);
   // Operands on the device, aligned as tiles must be, of which tiles may be parts where they lie.
   InPlace in_place{};
   int64_t budget = 0;               // device bytes

@@ -185,7 +185,7 @@ class ChainPlanner {
       link.fuses = true;
       for (int o = 0; o < kOperands; ++o) {
         if (!request.program.IsInner(i - range.first, static_cast<Operand>(o))) continue;
-        link.home[o] = Home::kTile;
+        link.tiers[o] = Tier::kTile;
         link.in_place[o] = false;
       }
       request.nodes.push_back(std::move(link));

@@ -172,7 +172,7 @@ class InPlacePlans {
 PlanRequest PricedInPlace(const PlanRequest& request, const InPlace& in_place) {
   PlanRequest changed = request;
   for (int i = 0; i < kOperands; ++i) {
-    if (in_place[i]) changed.home[i] = Home::kTile;
+    if (in_place[i]) changed.tiers[i] = Tier::kTile;
   }
   return changed;
 }

@@ -19,7 +19,7 @@ std::vector<PlanRequest> LinksOf(const Program& chain, std::vector<PlanRequest> 
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (size_t o = 0; o < kOperands; ++o) {
       if (!chain.IsInner(i, static_cast<Operand>(o))) continue;
-      nodes[i].home[o] = Home::kHost;
+      nodes[i].tiers[o] = Tier::kPinned;
       nodes[i].in_place[o] = false;
     }
   }
@@ -33,7 +33,7 @@ ProgramRequest RequestOf(const Program& program, std::vector<PlanRequest> nodes)
     nodes[i].in_place = {};
     nodes[i].may_compile = true;  // arithmetic is most of what a program takes
     for (size_t o = 0; o < kOperands; ++o) {
-      if (passed[o]) nodes[i].home[o] = Home::kTile;
+      if (passed[o]) nodes[i].tiers[o] = Tier::kTile;
     }
   }
   return {program, std::move(nodes)};

@@ -30,16 +30,16 @@ const Facts& Driver() {
 
 }  // namespace
 
-Place PlaceOf(const void* pointer) {
-  if (Driver().attributes == nullptr) return Place::kUnknown;
+Tier TierOf(const void* pointer) {
+  if (Driver().attributes == nullptr) return Tier::kUnknown;
   unsigned type = 0, managed = 0;
   CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED};
   void* values[] = {&type, &managed};
   const CUresult answer =
       Driver().attributes(2, names, values, reinterpret_cast<CUdeviceptr>(pointer));
-  if (answer != CUDA_SUCCESS) return Place::kUnknown;
-  if (managed != 0 || type == CU_MEMORYTYPE_DEVICE) return Place::kDevice;
-  return type == CU_MEMORYTYPE_HOST ? Place::kPinned : Place::kPageable;
+  if (answer != CUDA_SUCCESS) return Tier::kUnknown;
+  if (managed != 0 || type == CU_MEMORYTYPE_DEVICE) return Tier::kDevice;
+  return type == CU_MEMORYTYPE_HOST ? Tier::kPinned : Tier::kPageable;
 }
 
 bool IsCapturing(CUstream stream) {

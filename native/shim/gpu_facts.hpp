@@ -4,16 +4,13 @@
 #include <cstdint>
 
 #include "abi/cuda_driver.h"
+#include "base/location.hpp"
 
 namespace oocdnn::shim {
 
-enum class Place {
-  kDevice,    // a GPU reads it at its own speed; managed memory too, for cuDNN reads it
-  kPinned,    // a GPU reads it across the wire
-  kPageable,  // no GPU reads it
-  kUnknown,   // the driver does not say
-};
-Place PlaceOf(const void* pointer);
+// Of the driver's answer: managed memory counts as the device's, for cuDNN reads it; kUnknown where
+// the driver does not say.
+Tier TierOf(const void* pointer);
 
 // Whether work for the stream goes into a CUDA graph now.
 bool IsCapturing(CUstream stream);

@@ -23,7 +23,7 @@ bool ReadProblem(cudnnHandle_t handle, Direction direction, const LegacyOperands
 
 bool AnyPageable(std::initializer_list<const void*> pointers) {
   return std::any_of(pointers.begin(), pointers.end(), [](const void* pointer) {
-    return pointer != nullptr && PlaceOf(pointer) == Place::kPageable;
+    return pointer != nullptr && TierOf(pointer) == Tier::kPageable;
   });
 }
 

@@ -17,8 +17,8 @@ namespace oocdnn::shim {
 namespace {
 
 // Operands that are not given lie nowhere.
-Place PlaceOfOperand(const void* pointer) {
-  return pointer != nullptr ? PlaceOf(pointer) : Place::kUnknown;
+Tier TierOfOperand(const void* pointer) {
+  return pointer != nullptr ? TierOf(pointer) : Tier::kUnknown;
 }
 
 cudnnStatus_t Scale(const void* alpha, const void* beta, ConvolutionCall* call) {
@@ -42,14 +42,14 @@ template <class Fill, class... Pointers>
 std::optional<cudnnStatus_t> RunOurs(const LegacyChoice& choice, const void* alpha,
                                      const void* beta, const Fill& fill, Pointers... pointers) {
   return Decided([&](bool* must) -> std::optional<cudnnStatus_t> {
-    const std::array places = {PlaceOfOperand(pointers)...};
-    const auto any = [&](Place place) {
-      return std::find(places.begin(), places.end(), place) != places.end();
+    const std::array tiers = {TierOfOperand(pointers)...};
+    const auto any = [&](Tier tier) {
+      return std::find(tiers.begin(), tiers.end(), tier) != tiers.end();
     };
     const bool large =
         AnyLarge() && (IsLarge(choice.operands.x_desc) || IsLarge(choice.operands.y_desc));
-    const bool on_host = any(Place::kPageable) || any(Place::kPinned);
-    *must = any(Place::kPageable) || large;
+    const bool on_host = any(Tier::kPageable) || any(Tier::kPinned);
+    *must = any(Tier::kPageable) || large;
     if (!on_host && !large && !AnyLegacyTaken()) return std::nullopt;
     ConvolutionCall call;
     const auto pass = [&](cudnnStatus_t status) {

@@ -25,7 +25,7 @@ class Arguments {
   void See(cudnnFilterDescriptor_t) { behind_descriptor_ = true; }
   void See(cudnnConvolutionDescriptor_t) { behind_descriptor_ = true; }
   void See(const void* data) {
-    if (behind_descriptor_ && data != nullptr && PlaceOf(data) == Place::kPageable) {
+    if (behind_descriptor_ && data != nullptr && TierOf(data) == Tier::kPageable) {
       reason_ = "an operand lies in pageable host memory, which only convolutions take: pin it";
     }
     behind_descriptor_ = false;

@@ -56,12 +56,12 @@ int64_t Elements(int rank, const Axes& dims) {
 }
 
 template <class Is>
-bool AnyPlace(const ConvolutionCall& call, const Is& is) {
+bool AnyTier(const ConvolutionCall& call, const Is& is) {
   for (const void* pointer :
        {static_cast<const void*>(call.x.data), static_cast<const void*>(call.y.data),
         static_cast<const void*>(call.w_data), static_cast<const void*>(call.bias.data),
         static_cast<const void*>(call.scale.data), static_cast<const void*>(call.residual.data)}) {
-    if (pointer != nullptr && is(PlaceOf(pointer))) return true;
+    if (pointer != nullptr && is(TierOf(pointer))) return true;
   }
   return false;
 }
@@ -88,20 +88,19 @@ void Announce(const ConvolutionCall& call, int64_t workspace, int64_t ours) {
 }
 
 const char* WhyTakenHere(const ConvolutionCall& call) {
-  return AnyPlace(call,
-                  [](Place place) { return place == Place::kPageable || place == Place::kPinned; })
+  return AnyTier(call, [](Tier tier) { return tier == Tier::kPageable || tier == Tier::kPinned; })
              ? "host-operand"
              : nullptr;
 }
 
 bool OnlyWeReach(const ConvolutionCall& call) {
-  return AnyPlace(call, [](Place place) { return place == Place::kPageable; });
+  return AnyTier(call, [](Tier tier) { return tier == Tier::kPageable; });
 }
 
 std::optional<cudnnStatus_t> RunTaken(ConvolutionCall call, const char* why, bool* must) {
   // Where device memory spills, a client's workspace may be host memory: tiles in it would cross
   // the wire with every access, so the context's own device memory serves.
-  if (call.workspace != nullptr && PlaceOf(call.workspace) == Place::kPinned) {
+  if (call.workspace != nullptr && TierOf(call.workspace) == Tier::kPinned) {
     call.workspace = nullptr;
     call.workspace_bytes = 0;
   }

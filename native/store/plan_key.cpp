@@ -24,7 +24,7 @@ void Append(std::string* key, const void* data, size_t bytes) {
 
 }  // namespace
 
-std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
+std::string KeyOf(const Problem& problem, const Tiers& tiers, const InPlace& in_place,
                   int64_t workspace) {
   std::string key;
   key.reserve(kKeyBytes);
@@ -46,14 +46,14 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
     for (size_t d = 0; d < stride.size(); ++d) stride[d] = dims[d] > 1 ? stride[d] : 0;
     Append(&key, &stride, sizeof stride);
   }
-  Append(&key, &home, sizeof home);
+  Append(&key, &tiers, sizeof tiers);
   Append(&key, &in_place, sizeof in_place);
   Append(&key, &workspace, sizeof workspace);
   return key;
 }
 
 std::string TilesKeyOf(const PlanRequest& request) {
-  std::string key = KeyOf(request.problem, Homes{}, InPlace{}, request.workspace);
+  std::string key = KeyOf(request.problem, Tiers{}, InPlace{}, request.workspace);
   for (const EngineInfo& engine : request.engines) key += engine.name + ';';
   return key;
 }
@@ -65,7 +65,7 @@ uint64_t KeyOf(const PlanRequest& request, const Profile& profile) {
   if (request.pin_bytes > 0) wanted += " pins";
   if (profile.busy_gpus > 0) wanted += Format(" beside %d", profile.busy_gpus);
   const std::string asked =
-      KeyOf(request.problem, request.home, request.in_place, request.workspace);
+      KeyOf(request.problem, request.tiers, request.in_place, request.workspace);
   return Hash(wanted, Hash(rates, Hash(asked)));
 }
 

@@ -12,7 +12,7 @@ namespace oocdnn {
 // Equal texts mean equal plans for equal budgets, in one context. What two problems differ in that
 // is of no consequence is left out: the strides of operands that are not used, and along dimensions
 // of one element.
-std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
+std::string KeyOf(const Problem& problem, const Tiers& tiers, const InPlace& in_place,
                   int64_t workspace);
 
 // Equal texts mean tiles that are alike, wherever the operands lie, and engines numbered alike; in

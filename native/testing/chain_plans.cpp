@@ -28,7 +28,7 @@ Result<ProgramRequest> ChainRequestOf(const char* problems, int64_t budget, cons
     request.nodes.push_back(RequestOf(chain[i], budget, engines));
     for (int o = 0; o < kOperands; ++o) {
       if (!chain.IsInner(i, static_cast<Operand>(o))) continue;
-      request.nodes[i].home[o] = Home::kTile;
+      request.nodes[i].tiers[o] = Tier::kTile;
     }
   }
   return request;

@@ -179,21 +179,21 @@ class Tensors {
   }
 
   // Each link reads what the one before it has written.
-  HostTensors Of(size_t link) {
-    HostTensors tensors = Own(link);
+  OperandViews Of(size_t link) {
+    OperandViews tensors = Own(link);
     const int64_t source = ResidualOf(links_, link);
     if (source > kFromX) {
-      tensors[Index(Operand::kResidual)].view.data = Written(static_cast<size_t>(source));
+      tensors[Index(Operand::kResidual)].data = Written(static_cast<size_t>(source));
     }
-    if (link > 0) tensors[Index(Operand::kX)].view.data = Written(link - 1);
+    if (link > 0) tensors[Index(Operand::kX)].data = Written(link - 1);
     return tensors;
   }
 
   // What the chain has; its result goes to `result`.
-  std::vector<HostTensors> All(std::vector<char>* result) {
-    std::vector<HostTensors> all(links_.size());
+  std::vector<OperandViews> All(std::vector<char>* result) {
+    std::vector<OperandViews> all(links_.size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = Own(i);
-    all.back()[Index(links_.back().output())].view.data = result->data();
+    all.back()[Index(links_.back().output())].data = result->data();
     return all;
   }
 
@@ -202,14 +202,14 @@ class Tensors {
   }
 
  private:
-  HostTensors Own(size_t link) {
-    HostTensors tensors;
+  OperandViews Own(size_t link) {
+    OperandViews tensors;
     const Problem& problem = links_[link];
     for (int o = 0; o < kOperands; ++o) {
-      tensors[o].view = {memory_[link][o].data(), problem.dtype, problem.stride[o]};
+      tensors[o] = {memory_[link][o].data(), problem.dtype, problem.stride[o]};
     }
     if (ResidualOf(links_, link) == kFromX) {
-      tensors[Index(Operand::kResidual)].view.data = memory_[0][Index(Operand::kX)].data();
+      tensors[Index(Operand::kResidual)].data = memory_[0][Index(Operand::kX)].data();
     }
     return tensors;
   }
@@ -281,7 +281,7 @@ class Runner {
       OOC_ASSIGN(const Booking booking, Book(device_, request, whole, kBudget));
       OOC_TRY(arena_.Reserve(booking.bytes));
       RunStats stats;
-      const HostTensors mine = tensors->Of(i);
+      const OperandViews mine = tensors->Of(i);
       OOC_TRY(loop_.Run(booking, std::span(&mine, 1), arena_, slabs_, nullptr, &stats));
     }
     return {};

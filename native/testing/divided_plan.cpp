@@ -64,7 +64,7 @@ PlanRequest RequestOn(const Device& device, const Problem& problem, const int64_
   request.engines = device.engines();
   for (int i = 0; i < kOperands; ++i) {
     if (!problem.Has(static_cast<Operand>(i))) continue;
-    request.home[i] = Home::kDevice;
+    request.tiers[i] = Tier::kDevice;
     request.in_place[i] = true;
   }
   return request;

@@ -22,7 +22,7 @@ class Call {
     for (const auto& [operand, values] :
          {std::pair{Operand::kX, &x_}, {Operand::kW, &w_}, {Operand::kY, &y_}}) {
       const int i = Index(operand);
-      tensors_[i].view = {values->data(), problem.dtype, problem.stride[i]};
+      tensors_[i] = {values->data(), problem.dtype, problem.stride[i]};
     }
   }
   Status Run(Context* context) {
@@ -34,7 +34,7 @@ class Call {
  private:
   const Problem& problem_;
   std::vector<float> x_, w_, y_;
-  HostTensors tensors_;
+  OperandViews tensors_;
 };
 
 Status AtOnce(Context* context, const Problem& problem) {

@@ -69,14 +69,14 @@ OOC_DOOR int oocdnn_testing_parse_placement(const char* text, int64_t length, in
                                             char* message, int64_t capacity) {
   Result<Placement> parsed = ParsePlacement(std::string(text, static_cast<size_t>(length)));
   if (parsed.ok()) {
-    for (int i = 0; i < kOperands; ++i) places[i] = static_cast<int>(parsed.value().place[i]);
+    for (int i = 0; i < kOperands; ++i) places[i] = static_cast<int>(parsed.value().tiers[i]);
   }
   return Answer(parsed.status(), message, capacity);
 }
 
 OOC_DOOR void oocdnn_testing_placement_text(const int32_t* places, char* text, int64_t capacity) {
   Placement placement;
-  for (int i = 0; i < kOperands; ++i) placement.place[i] = static_cast<Place>(places[i]);
+  for (int i = 0; i < kOperands; ++i) placement.tiers[i] = static_cast<Tier>(places[i]);
   Copy(ToString(placement), text, capacity);
 }
 

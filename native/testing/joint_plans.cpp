@@ -89,19 +89,19 @@ class Data {
     }
   }
 
-  HostTensors All() {
-    HostTensors tensors;
-    for (int i = 0; i < kOperands; ++i) tensors[i].view = ViewOf(i, joint_.stride[i]);
+  OperandViews All() {
+    OperandViews tensors;
+    for (int i = 0; i < kOperands; ++i) tensors[i] = ViewOf(i, joint_.stride[i]);
     return tensors;
   }
 
   // What a call of its own for that sum reads and writes.
-  HostTensors Of(const Problem& alone, const Part& part) {
-    HostTensors tensors = All();
+  OperandViews Of(const Problem& alone, const Part& part) {
+    OperandViews tensors = All();
     for (const Operand place : {Operand::kX, Operand::kW, Operand::kY, Operand::kBias}) {
       Operand from = part.Of(place);
       if (from == Operand::kY) from = Operand::kZ;  // where nothing is restored dy is dz
-      tensors[Index(place)].view = ViewOf(Index(from), alone.stride[Index(place)]);
+      tensors[Index(place)] = ViewOf(Index(from), alone.stride[Index(place)]);
     }
     return tensors;
   }
@@ -137,7 +137,7 @@ Result<Candidate> Searched(const Problem& problem, const Device& device, Dice* d
 
 // On the first engine that does not refuse, by the plan that is made for it.
 template <class Plan>
-Status RunOnAny(Runner* runner, const Problem& problem, const HostTensors& tensors,
+Status RunOnAny(Runner* runner, const Problem& problem, const OperandViews& tensors,
                 const Plan& plan) {
   const std::vector<EngineInfo>& engines = runner->device.engines();
   Status ran = Error(Code::kUnsupported, "no engine");
@@ -149,7 +149,7 @@ Status RunOnAny(Runner* runner, const Problem& problem, const HostTensors& tenso
   return ran;
 }
 
-Status RunTogether(Runner* runner, const Problem& joint, const HostTensors& tensors, Dice* dice) {
+Status RunTogether(Runner* runner, const Problem& joint, const OperandViews& tensors, Dice* dice) {
   if (dice->Between(0, 3) == 0) {
     OOC_ASSIGN(const Candidate plan, Searched(joint, runner->device, dice));
     return runner->Run(joint, plan, tensors);

@@ -98,17 +98,17 @@ OOC_DOOR void oocdnn_testing_default_profile(char* text, int64_t capacity) {
   CopyText(ToText(Profile{}), text, capacity);
 }
 
-// Prices one candidate on the first engine. `homes`: where each operand is, and last how many other
+// Prices one candidate on the first engine. `tiers`: where each operand is, and last how many other
 // GPUs are busy.
 OOC_DOOR int oocdnn_testing_price(const Problem* problem, const Tiling* tiling,
-                                  const int32_t* order, const int32_t* depths, const int32_t* homes,
+                                  const int32_t* order, const int32_t* depths, const int32_t* tiers,
                                   const char* engines, const char* profile_text, char* json,
                                   int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), json, capacity);
-  profile->busy_gpus = homes[kOperands];
+  profile->busy_gpus = tiers[kOperands];
   PlanRequest request = RequestOf(*problem, INT64_MAX, engines);
-  for (int i = 0; i < kOperands; ++i) request.home[i] = static_cast<Home>(homes[i]);
+  for (int i = 0; i < kOperands; ++i) request.tiers[i] = static_cast<Tier>(tiers[i]);
   const Candidate candidate = CandidateOf(*tiling, order, depths, 0);
   CopyText(Json(PriceOf(request, candidate, profile.value())), json, capacity);
   return 0;

@@ -121,7 +121,7 @@ class NullDevice final : public Device {
 
   Status PinHost(void*, int64_t) override { return {}; }
   void UnpinHost(void*, int64_t) override {}
-  Result<Tier> TierOf(const void*, int64_t) override { return Tier::kPageable; }
+  Result<Location> Locate(const void*, int64_t) override { return Location{Tier::kPageable}; }
   Result<Stream> CreateStream(const char*) override {
     return reinterpret_cast<Stream>(new StreamState);
   }

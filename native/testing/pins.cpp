@@ -21,7 +21,7 @@ OOC_DOOR int oocdnn_testing_pins(const Problem* problem, const int64_t* limits, 
   request.pin_bytes = limits[1];
   for (int i = 0; i < kOperands; ++i) {
     const bool there = i < 3 && (pinned >> i & 1) != 0;
-    request.home[i] = there ? Home::kHost : Home::kPageable;
+    request.tiers[i] = there ? Tier::kPinned : Tier::kPageable;
   }
   Result<PlanSearch> search = Search(request, profile.value());
   if (!search.ok()) return testing::Answer(search.status(), text, capacity);

@@ -25,7 +25,7 @@ void Change(Field* field) {
 void Change(Spatial* field, size_t axis) { ++(*field)[axis]; }
 
 std::string KeyOf(const Problem& problem) {
-  return oocdnn::KeyOf(problem, Homes{}, InPlace{}, kNoLimit);
+  return oocdnn::KeyOf(problem, Tiers{}, InPlace{}, kNoLimit);
 }
 
 }  // namespace
@@ -80,13 +80,13 @@ OOC_DOOR void oocdnn_testing_differing_fields(const Problem* first, const Proble
 }
 
 // True if two requests that differ in where an operand lies, or in the workspace, have one key.
-OOC_DOOR int oocdnn_testing_same_key(const Problem* problem, int home, int in_place,
+OOC_DOOR int oocdnn_testing_same_key(const Problem* problem, int on_device, int in_place,
                                      int64_t workspace) {
-  Homes homes{};
+  Tiers tiers{};
   InPlace places{};
-  if (home >= 0) homes[static_cast<size_t>(home)] = Home::kDevice;
+  if (on_device >= 0) tiers[static_cast<size_t>(on_device)] = Tier::kDevice;
   if (in_place >= 0) places[static_cast<size_t>(in_place)] = true;
-  return oocdnn::KeyOf(*problem, homes, places, workspace) == KeyOf(*problem) ? 1 : 0;
+  return oocdnn::KeyOf(*problem, tiers, places, workspace) == KeyOf(*problem) ? 1 : 0;
 }
 
 }  // namespace oocdnn::testing

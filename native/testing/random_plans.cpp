@@ -91,7 +91,8 @@ Candidate OneTile(const Problem& problem, const EngineInfo& engine) {
   return whole;
 }
 
-Status Runner::Run(const Problem& problem, const Candidate& candidate, const HostTensors& tensors) {
+Status Runner::Run(const Problem& problem, const Candidate& candidate,
+                   const OperandViews& tensors) {
   PlanRequest request;
   request.problem = problem;
   request.budget = int64_t{1} << 30;

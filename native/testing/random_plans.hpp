@@ -40,7 +40,7 @@ struct Runner {
 
   // What the engine that the plan asks for refuses is kUnsupported. A taper is left out where what
   // all tiles use would have two layouts.
-  Status Run(const Problem& problem, const Candidate& candidate, const HostTensors& tensors);
+  Status Run(const Problem& problem, const Candidate& candidate, const OperandViews& tensors);
 };
 
 }  // namespace oocdnn::testing

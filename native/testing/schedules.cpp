@@ -25,12 +25,11 @@ class Data {
       for (float& value : values_[i]) value = dice->Real();
     }
   }
-  HostTensors Tensors(std::vector<float>* output) {
-    HostTensors tensors;
+  OperandViews Tensors(std::vector<float>* output) {
+    OperandViews tensors;
     for (int i = 0; i < kOperands; ++i) {
       const bool out = i == Index(problem_.output());
-      tensors[i].view = {out ? output->data() : values_[i].data(), problem_.dtype,
-                         problem_.stride[i]};
+      tensors[i] = {out ? output->data() : values_[i].data(), problem_.dtype, problem_.stride[i]};
     }
     return tensors;
   }

@@ -27,11 +27,11 @@ Status InJob() {
 Status InCall() {
   OOC_ASSIGN(const Problem problem, ParseProblem("conv2d:fwd x1x4x256x256 w4x4x3x3 pad1"));
   std::vector<float> x(4 * 256 * 256, 1.0f), w(4 * 4 * 9, 1.0f), y(x.size(), -77.0f);
-  HostTensors tensors;
+  OperandViews tensors;
   for (const auto& [operand, values] :
        {std::pair{Operand::kX, &x}, {Operand::kW, &w}, {Operand::kY, &y}}) {
     const int i = Index(operand);
-    tensors[i].view = {values->data(), problem.dtype, problem.stride[i]};
+    tensors[i] = {values->data(), problem.dtype, problem.stride[i]};
   }
   ContextOptions options;
   options.device.device = "cpu";

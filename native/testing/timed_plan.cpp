@@ -65,7 +65,7 @@ OOC_DOOR int oocdnn_testing_timed_again(const Problem* problem, int64_t budget,
     PlanRequest request = RequestOf(*problem, budget, device);
     request.gradual = !std::isnan(worth);
     for (int j = 0; j < kOperands; ++j) {
-      if ((on_device[i] >> j & 1) != 0) request.home[j] = Home::kDevice;
+      if ((on_device[i] >> j & 1) != 0) request.tiers[j] = Tier::kDevice;
     }
     const Result<PlanReport> report =
         PlanAndTime(device, request, profile.value(), &timed, &prepared);

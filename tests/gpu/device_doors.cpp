@@ -271,7 +271,7 @@ OOC_DOOR int oocdnn_gpu_method(const DoorTransfer* from, int verb, int host, int
   if (copy.Elements() == 0) return 0;
   Simplify(&copy, wire);
   const CopyPlan plan =
-      PlanCopy(copy, host != 0 ? Place::kHost : Place::kDevice, wire, {INT32_MAX, 132});
+      PlanCopy(copy, host != 0 ? Tier::kPinned : Tier::kDevice, wire, {INT32_MAX, 132});
   numbers[0] = plan.method == Method::kEngine ? plan.engine.Calls() : 1;
   numbers[1] = plan.method == Method::kRows ? plan.rows.vector
                : verb == 0                  ? plan.transpose.read_vector

@@ -64,6 +64,7 @@ std::map<CUdeviceptr, Range>& Ranges() {
 }
 
 size_t held = 0, peak = 0;      // bytes of device memory, now and at most since somebody asked
+int questions = 0;              // about pointers
 size_t registrable = SIZE_MAX;  // bytes, at once
 void (*registering)() = nullptr;
 
@@ -294,9 +295,15 @@ FAKE(cuMemsetD8Async)(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream
   Enqueue(stream, [=] { std::memset(At(to), byte, bytes); });
   return 0;
 }
+// No function of the driver's: how many times it was asked about a pointer.
+FAKE(fake_questions)() {
+  const std::lock_guard lock(mutex);
+  return questions;
+}
 FAKE(cuPointerGetAttributes)(unsigned count, CUpointer_attribute* attributes, void** data,
                              CUdeviceptr pointer) {
   const std::lock_guard lock(mutex);
+  ++questions;
   CUdeviceptr begin = 0;
   const Range* const range = Find(pointer, &begin);
   const bool none = range == nullptr;

@@ -19,7 +19,7 @@ import oocdnn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import DeviceArray, Part
+from driver import FAKE, DeviceArray, Part, driver
 
 SMALL = "256KiB"
 
@@ -97,6 +97,26 @@ def test_any_mix_of_places(ctx, tmp_path, tiers):
     assert ctx.stats.bytes_h2d >= inward
     assert ctx.stats.bytes_d2h == (0 if tiers[2] == "device" else reference.size * 4)
     assert inward > 0 or ctx.stats.bytes_h2d == 0
+
+
+@pytest.mark.skipif(not FAKE, reason="the fake driver counts what it is asked")
+@pytest.mark.parametrize("tier", TIERS)
+def test_locations_are_looked_up_once_for_a_call(ctx, tmp_path, tier):
+    x, w = integers((24, 8, 30, 41)), integers((12, 8, 3, 3))
+    reference = oracle.forward(x, w, padding=1)
+    at = (places(tmp_path, name)[tier] for name in "xwy")
+    x, w, y = (
+        place(one)
+        for place, one in zip(at, (x, w, np.zeros(reference.shape, np.float32)), strict=True)
+    )
+    options = {"padding": 1, "out": y}
+    with oocdnn.Context("cuda", SMALL, engine="direct") as small:
+        small.conv2d(x, w, **options)
+        before = driver().fake_questions()
+        small.conv2d(x, w, **options)
+        assert driver().fake_questions() - before <= 6  # both ends of each operand
+        assert small.stats.tiles >= 24 or tier == "device"
+    assert_equal(host(y), reference)
 
 
 @pytest.mark.parametrize("tier", TIERS)

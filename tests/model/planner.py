@@ -18,9 +18,9 @@ DIRECT = "direct+invariant+double"
 ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant+double"))
 OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
 ROOM = 1 << 20
-ON_HOST, ON_DEVICE, IS_TILE, PAGEABLE, IN_FILE = range(5)  # where an operand is
+PAGEABLE, ON_HOST, ON_DEVICE, IN_FILE, IS_TILE = 1, 2, 3, 4, 6  # numbers of Tier
 HOST = (ON_HOST,) * len(doors.OPERANDS)
-_HomesAndBusy = c_int32 * (len(doors.OPERANDS) + 1)
+_TiersAndBusy = c_int32 * (len(doors.OPERANDS) + 1)
 
 
 @dataclasses.dataclass
@@ -100,7 +100,7 @@ def library() -> ctypes.CDLL:
         c_char_p, c_char_p, c_int, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
-        POINTER(Problem), POINTER(Tiling), doors.Order, doors.PerOperand, _HomesAndBusy,
+        POINTER(Problem), POINTER(Tiling), doors.Order, doors.PerOperand, _TiersAndBusy,
         c_char_p, c_char_p, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
@@ -135,12 +135,12 @@ def reprint(
     return printed.value.decode(errors="surrogateescape"), flops.value
 
 
-def price(problem, tiling, order, depths, profile, engines=ENGINES, homes=HOST) -> dict:
+def price(problem, tiling, order, depths, profile, engines=ENGINES, tiers=HOST) -> dict:
     """The cost of a candidate on the first engine."""
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_price(
         byref(problem), byref(tiling), doors.Order(*order), doors.PerOperand(*depths),
-        _HomesAndBusy(*homes, profile.busy_gpus), engines.encode(), profile.text().encode(),
+        _TiersAndBusy(*tiers, profile.busy_gpus), engines.encode(), profile.text().encode(),
         text, ROOM,
     )  # fmt: skip
     if code != 0:

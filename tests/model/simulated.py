@@ -13,7 +13,7 @@ from oocdnn.perfmodel.profile import Profile
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.simulate import Candidate, Outcome, simulate
 
-HOMES = ("host", "device", "tile", "page", "file")  # by the doors' numbers
+TIERS = {1: "page", 2: "host", 3: "device", 4: "file", 6: "tile"}  # by the numbers of Tier
 
 
 def problem_of(native: doors.Problem) -> Problem:
@@ -69,10 +69,10 @@ def simulated(
     order: Sequence[int],
     depths: Sequence[int],
     profile: Profile,
-    homes: Sequence[int] = HOST,
+    tiers: Sequence[int] = HOST,
     engine: Engine | None = None,
 ) -> Outcome:
     """What `planner.price` prices, simulated."""
-    places = {operand: HOMES[home] for operand, home in zip(OPERANDS, homes, strict=True)}
+    places = {operand: TIERS[tier] for operand, tier in zip(OPERANDS, tiers, strict=True)}
     candidate = candidate_of(tiling, order, depths, engine or Engine("direct"))
     return simulate(problem_of(problem), candidate, profile, places)

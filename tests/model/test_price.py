@@ -38,7 +38,7 @@ def test_operands_on_the_device_cross_no_wire():
     run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS))
     slow = Profile(fetch_bytes_per_second=1e3, drain_bytes_per_second=1e3)
     cost = planner.price(
-        *run, slow, engines=planner.DIRECT, homes=[planner.ON_DEVICE] * len(doors.OPERANDS)
+        *run, slow, engines=planner.DIRECT, tiers=[planner.ON_DEVICE] * len(doors.OPERANDS)
     )
     assert cost["bytes_in"] == cost["bytes_out"] == 0
     assert cost["seconds"] < 1
@@ -302,7 +302,7 @@ def test_what_is_staged_goes_at_most_as_fast_as_staging():
     tiling = doors.make_tiling(problem, [1, 8, 8, 8, 1, 32, 32])
     run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS))
     places = {0: planner.PAGEABLE, 1: planner.ON_HOST, 2: planner.IN_FILE}
-    homes = [places.get(i, planner.ON_HOST) for i in range(len(doors.OPERANDS))]
+    tiers = [places.get(i, planner.ON_HOST) for i in range(len(doors.OPERANDS))]
     free = {"copy_seconds": 0, **planner.NO_ROWS}
     staging = {"page/fetch": 4e8, "page/drain": 1.0, "file/fetch": 1.0, "file/drain": 2e8}
     x, w = 4 * 4 * 8 * 32 * 32, 4 * 8 * 8
@@ -311,7 +311,7 @@ def test_what_is_staged_goes_at_most_as_fast_as_staging():
         ({}, (x + w) / 1e9, x / 1e9),
     ):
         profile = Profile(**free, wires=known)
-        cost = planner.price(*run, profile, engines=planner.DIRECT, homes=homes)
+        cost = planner.price(*run, profile, engines=planner.DIRECT, tiers=tiers)
         assert cost["fetch_seconds"] == pytest.approx(fetch)
         assert cost["drain_seconds"] == pytest.approx(drain)
 
@@ -322,9 +322,9 @@ def test_threads_that_stage_both_ways_share_their_time(both):
     staging, of 1 GB/s each way too."""
     problem = doors.parse("conv2d:fwd x64x8x32x32 w8x8x1x1")
     tiling = doors.make_tiling(problem, [1, 8, 8, 8, 1, 32, 32])
-    homes = [planner.PAGEABLE] * len(doors.OPERANDS)
+    tiers = [planner.PAGEABLE] * len(doors.OPERANDS)
     profile = Profile(wires={"page/fetch": 1e9, "page/drain": 1e9, "page/both": both})
     run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile)
-    cost = planner.price(*run, engines=planner.DIRECT, homes=homes)
+    cost = planner.price(*run, engines=planner.DIRECT, tiers=tiers)
     bytes_ = cost["bytes_in"] + cost["bytes_out"]
     assert bytes_ / both <= cost["seconds"] < 1.2 * bytes_ / both

@@ -164,7 +164,7 @@ def cases(draw) -> tuple:
             problem.stride[operand][:] = doors.strides_of(dims, True)
     engine = draw(engines())
     places = st.sampled_from((ON_HOST, ON_HOST, ON_HOST, ON_DEVICE, IS_TILE, PAGEABLE, IN_FILE))
-    homes = draw(
+    tiers = draw(
         st.one_of(st.just(HOST), st.lists(places, min_size=len(OPERANDS), max_size=len(OPERANDS)))
     )
     run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
@@ -172,7 +172,7 @@ def cases(draw) -> tuple:
     sums = seen.element_bytes < seen.sum_bytes and draw(st.booleans())
     mark = "/tf32" if seen.tf32 else "+sums" if sums else ""
     kind = f"{seen.dtype}{mark}/{seen.direction}"
-    return (*run, draw(profiles(engine.name, kind))), homes, engine
+    return (*run, draw(profiles(engine.name, kind))), tiers, engine
 
 
 @st.composite
@@ -215,9 +215,9 @@ def long_cases(draw) -> tuple:
 @thorough
 @given(st.one_of(cases(), long_cases()))
 def test_prices_are_what_the_simulation_takes(case):
-    run, homes, engine = case
-    price = planner.price(*run, engines=words_of(engine), homes=homes)
-    outcome = simulated(*run, homes, engine)
+    run, tiers, engine = case
+    price = planner.price(*run, engines=words_of(engine), tiers=tiers)
+    outcome = simulated(*run, tiers, engine)
     assert outcome.steps == price["steps"] <= WALKED
     assert (outcome.bytes_in, outcome.bytes_out) == (price["bytes_in"], price["bytes_out"])
     for name in ("seconds", "fetch_seconds", "compute_seconds", "drain_seconds"):
@@ -315,11 +315,11 @@ def test_short_ends_gain_nothing_where_both_directions_take_as_long(taper):
         copy_seconds=0, **NO_ROWS, run_seconds=0, flops_fallback=1e12,
         move_bytes_per_second=1e12, hop_seconds=0, step_seconds=0,
     )  # fmt: skip
-    homes = [ON_HOST, IS_TILE, *HOST[2:]]
+    tiers = [ON_HOST, IS_TILE, *HOST[2:]]
     run = problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile
-    price = planner.price(*run, engines=planner.DIRECT, homes=homes)
+    price = planner.price(*run, engines=planner.DIRECT, tiers=tiers)
     assert price["seconds"] == pytest.approx(16.8)
-    assert simulated(*run, homes).seconds == pytest.approx(16.8)
+    assert simulated(*run, tiers).seconds == pytest.approx(16.8)
 
 
 def test_waiting_for_ever_is_an_error():
@@ -338,13 +338,13 @@ def test_three_engines_work_at_the_same_time():
         **free, fetch_bytes_per_second=400, drain_bytes_per_second=400 / 3, flops_fallback=100,
         run_seconds=0,
     )  # fmt: skip
-    homes = [ON_HOST, IS_TILE, *HOST[2:]]
+    tiers = [ON_HOST, IS_TILE, *HOST[2:]]
     outcome = simulated(
-        problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile, homes
+        problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile, tiers
     )
     assert outcome.pipeline_seconds == pytest.approx(1 + 2 + 4 * 3)
     assert math.isclose(outcome.compute_seconds, 8)
     waiting = simulated(
-        problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile, homes
+        problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile, tiers
     )
     assert waiting.pipeline_seconds == pytest.approx(1 + 4 * (2 + 3))

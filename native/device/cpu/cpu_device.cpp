@@ -51,7 +51,7 @@ class CpuDevice final : public Device {
 
   Status PinHost(void*, int64_t) override { return {}; }
   void UnpinHost(void*, int64_t) override {}
-  Result<Tier> TierOf(const void*, int64_t) override { return Tier::kPageable; }
+  Result<Location> Locate(const void*, int64_t) override { return Location{Tier::kPageable}; }
   Result<Stream> CreateStream(const char* name) override;
   void DestroyStream(Stream stream) override;
   Result<Stream> AdoptStream(void*) override {

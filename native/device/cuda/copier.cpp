@@ -20,23 +20,27 @@ Status CheckPlain(const TileLayout& layout) {
 
 }  // namespace
 
-Result<Place> Copier::Locate(const Transfer& transfer, Side side, StridedCopy* copy) const {
+Result<Tier> Copier::Locate(const Transfer& transfer, Side side, StridedCopy* copy) const {
   const AddressRange range = RangeOf(*copy, side);
-  OOC_ASSIGN(const PointerFacts facts,
-             FactsOf(gpu_.driver(), range.begin, range.end - range.begin));
-  if (!facts.known()) {
+  Location location = transfer.view.location;
+  if (location.tier == Tier::kUnknown) {
+    OOC_ASSIGN(const PointerFacts facts,
+               FactsOf(gpu_.driver(), range.begin, range.end - range.begin));
+    location = LocationOf(facts, range.begin, gpu_.ordinal());
+  }
+  if (location.tier == Tier::kPeer) {
+    return Error(Code::kUnsupported, "operand %d lies on GPU %d, and this device is GPU %d",
+                 Index(transfer.operand), location.device, gpu_.ordinal());
+  }
+  if (!IsReached(location.tier)) {
     return Error(Code::kUnsupported,
                  "operand %d lies in pageable host memory at 0x%llx (%lld bytes), which %s reaches "
                  "only through pinned memory: stage it, or pin it",
                  Index(transfer.operand), static_cast<unsigned long long>(range.begin),
                  static_cast<long long>(range.end - range.begin), gpu_.name().c_str());
   }
-  if (!facts.host() && facts.ordinal != gpu_.ordinal()) {
-    return Error(Code::kUnsupported, "operand %d lies on GPU %d, and this device is GPU %d",
-                 Index(transfer.operand), facts.ordinal, gpu_.ordinal());
-  }
-  (side == Side::kFrom ? copy->from : copy->to) += facts.device - range.begin;
-  return facts.host() ? Place::kHost : Place::kDevice;
+  (side == Side::kFrom ? copy->from : copy->to) += static_cast<uint64_t>(location.shift);
+  return location.tier;
 }
 
 Status Copier::EnqueueCall(CUstream stream, uint64_t from, uint64_t to,
@@ -76,13 +80,13 @@ Status Copier::EnqueueEngine(CUstream stream, const StridedCopy& copy,
   return {};
 }
 
-Status Copier::Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire) const {
+Status Copier::Enqueue(CUstream stream, StridedCopy copy, Tier tier, Side wire) const {
   if (copy.Elements() > kMostElements) {
     StridedCopy rest = CutInHalf(&copy);
-    OOC_TRY(Enqueue(stream, std::move(copy), place, wire));
-    return Enqueue(stream, std::move(rest), place, wire);
+    OOC_TRY(Enqueue(stream, std::move(copy), tier, wire));
+    return Enqueue(stream, std::move(rest), tier, wire);
   }
-  const CopyPlan plan = PlanCopy(copy, place, wire, limits_);
+  const CopyPlan plan = PlanCopy(copy, tier, wire, limits_);
   const LaunchShape shape{plan.blocks, plan.threads, plan.shared_bytes};
   switch (plan.method) {
     case Method::kNothing: return {};
@@ -95,11 +99,11 @@ Status Copier::Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire
 
 // The lane runs ahead by the parts of the bounce memory: a copy engine is not kept waiting for a
 // kernel, nor for the last piece of the transfer before.
-Status Copier::Cross(CudaStream& stream, StridedCopy copy, Place place, Side wire,
+Status Copier::Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
                      const Bounce& bounce) const {
   const int64_t part = bounce.bytes / static_cast<int64_t>(Lane::kParts) / kLeastPart * kLeastPart;
-  if (place == Place::kDevice || part < kLeastPart || !GainsByRelay(copy, wire, limits_)) {
-    return Enqueue(stream.handle(), std::move(copy), place, wire);
+  if (tier == Tier::kDevice || part < kLeastPart || !GainsByRelay(copy, wire, limits_)) {
+    return Enqueue(stream.handle(), std::move(copy), tier, wire);
   }
   OOC_ASSIGN(Lane* const lane, stream.GetLane());
   for (const StridedCopy& piece : PiecesOf(copy, wire, part)) {
@@ -115,10 +119,10 @@ Status Copier::EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, 
   const size_t turn = lane->turn;
   lane->turn = (turn + 1) % Lane::kParts;
   OOC_CUDA(driver, cuStreamWaitEvent, lane->handle, lane->emptied[turn], 0);
-  OOC_TRY(Enqueue(lane->handle, relay.first, fetch ? Place::kHost : Place::kDevice, wire));
+  OOC_TRY(Enqueue(lane->handle, relay.first, fetch ? Tier::kPinned : Tier::kDevice, wire));
   OOC_CUDA(driver, cuEventRecord, lane->filled[turn], lane->handle);
   OOC_CUDA(driver, cuStreamWaitEvent, stream.handle(), lane->filled[turn], 0);
-  OOC_TRY(Enqueue(stream.handle(), relay.second, fetch ? Place::kDevice : Place::kHost, wire));
+  OOC_TRY(Enqueue(stream.handle(), relay.second, fetch ? Tier::kDevice : Tier::kPinned, wire));
   OOC_CUDA(driver, cuEventRecord, lane->emptied[turn], stream.handle());
   return {};
 }
@@ -137,9 +141,9 @@ Status Copier::Fetch(CudaStream& stream, const Transfer& transfer) const {
   StridedCopy copy = CopyOf(transfer, Toward::kTile);
   if (copy.Elements() == 0) return Zero(stream.handle(), transfer);
   Simplify(&copy, Side::kFrom);
-  OOC_ASSIGN(const Place place, Locate(transfer, Side::kFrom, &copy));
+  OOC_ASSIGN(const Tier tier, Locate(transfer, Side::kFrom, &copy));
   OOC_TRY(Zero(stream.handle(), transfer));
-  return Cross(stream, std::move(copy), place, Side::kFrom, transfer.bounce);
+  return Cross(stream, std::move(copy), tier, Side::kFrom, transfer.bounce);
 }
 
 Status Copier::Drain(CudaStream& stream, const Transfer& transfer) const {
@@ -147,8 +151,8 @@ Status Copier::Drain(CudaStream& stream, const Transfer& transfer) const {
   StridedCopy copy = CopyOf(transfer, Toward::kView);
   if (copy.Elements() == 0) return {};
   Simplify(&copy, Side::kTo);
-  OOC_ASSIGN(const Place place, Locate(transfer, Side::kTo, &copy));
-  return Cross(stream, std::move(copy), place, Side::kTo, transfer.bounce);
+  OOC_ASSIGN(const Tier tier, Locate(transfer, Side::kTo, &copy));
+  return Cross(stream, std::move(copy), tier, Side::kTo, transfer.bounce);
 }
 
 Status Copier::Move(CudaStream& stream, const TileMove& move) const {
@@ -156,7 +160,7 @@ Status Copier::Move(CudaStream& stream, const TileMove& move) const {
   StridedCopy copy = CopyOf(move);
   if (copy.Elements() == 0) return {};
   Simplify(&copy, Side::kTo);
-  return Enqueue(stream.handle(), std::move(copy), Place::kDevice, Side::kTo);
+  return Enqueue(stream.handle(), std::move(copy), Tier::kDevice, Side::kTo);
 }
 
 }  // namespace oocdnn::cuda

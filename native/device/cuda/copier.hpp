@@ -20,12 +20,12 @@ class Copier {
 
  private:
   // Where the view's side lies; its addresses become those that the device uses.
-  Result<Place> Locate(const Transfer& transfer, Side side, StridedCopy* copy) const;
+  Result<Tier> Locate(const Transfer& transfer, Side side, StridedCopy* copy) const;
   // As one copy, or piece by piece through the bounce memory where that is faster.
-  Status Cross(CudaStream& stream, StridedCopy copy, Place place, Side wire,
+  Status Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
                const Bounce& bounce) const;
   Status EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, Side wire) const;
-  Status Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire) const;
+  Status Enqueue(CUstream stream, StridedCopy copy, Tier tier, Side wire) const;
   Status EnqueueEngine(CUstream stream, const StridedCopy& copy, const EngineCopy& engine) const;
   Status EnqueueCall(CUstream stream, uint64_t from, uint64_t to, const EngineCopy& engine) const;
   Status Zero(CUstream stream, const Transfer& transfer) const;

@@ -70,11 +70,11 @@ EngineCopy EngineCopyOf(const StridedCopy& copy, const CopyLimits& limits) {
   return engine;
 }
 
-bool EngineIsBest(const EngineCopy& engine, Place place) {
+bool EngineIsBest(const EngineCopy& engine, Tier tier) {
   if (engine.width == 0) return false;
   const bool one_row = engine.rows == 1 && engine.planes == 1;
   if (one_row && engine.Calls() == 1) return true;
-  if (place == Place::kDevice || engine.width < kLeastRow) return false;
+  if (tier == Tier::kDevice || engine.width < kLeastRow) return false;
   return engine.Calls() == 1 || Mul(engine.width, Mul(engine.rows, engine.planes)) >= kLeastCall;
 }
 
@@ -97,7 +97,7 @@ int VectorOf(const StridedCopy& copy) {
   return vector;
 }
 
-CopyPlan RowsPlan(const StridedCopy& copy, Place place, const CopyLimits& limits) {
+CopyPlan RowsPlan(const StridedCopy& copy, Tier tier, const CopyLimits& limits) {
   CopyPlan plan;
   plan.method = Method::kRows;
   RowsArgs& rows = plan.rows;
@@ -113,9 +113,9 @@ CopyPlan RowsPlan(const StridedCopy& copy, Place place, const CopyLimits& limits
     rows.dim[d] = {MakeDivisor(dim.extent / vector), dim.from * vector, dim.to * vector};
   }
   rows.count = static_cast<unsigned>(copy.Elements() / rows.vector);
-  plan.threads = place == Place::kHost ? kHostThreads : kDeviceThreads;
+  plan.threads = tier == Tier::kPinned ? kHostThreads : kDeviceThreads;
   const int64_t most =
-      place == Place::kHost ? kHostRowBlocks : int64_t{limits.multiprocessors} * kDeviceBlocks;
+      tier == Tier::kPinned ? kHostRowBlocks : int64_t{limits.multiprocessors} * kDeviceBlocks;
   plan.blocks = std::min(CeilDiv(rows.count, plan.threads), most);
   return plan;
 }
@@ -123,19 +123,19 @@ CopyPlan RowsPlan(const StridedCopy& copy, Place place, const CopyLimits& limits
 // How long a block is along the dimension that the wire's side has side by side: the whole extent
 // where the block still keeps kLeastAcross of the other, so that rows of host memory are not cut
 // where they are not aligned; else half of the bits.
-int64_t WireBits(int64_t most, int64_t bits, Place place) {
-  return place == Place::kHost && most + kLeastAcross <= bits ? most : std::min(most, bits / 2);
+int64_t WireBits(int64_t most, int64_t bits, Tier tier) {
+  return tier == Tier::kPinned && most + kLeastAcross <= bits ? most : std::min(most, bits / 2);
 }
 
 // The shape of the blocks that pass through shared memory.
-void ShapeBlocks(const StridedCopy& copy, Place place, Side wire, CopyPlan* plan) {
+void ShapeBlocks(const StridedCopy& copy, Tier tier, Side wire, CopyPlan* plan) {
   TransposeArgs& args = plan->transpose;
   const int64_t to_size = SizeOf(copy.to_type);
   const int64_t read_most = CeilLog2(args.read_extent), write_most = CeilLog2(args.write_extent);
   const int64_t wire_most = wire == Side::kFrom ? read_most : write_most;
   const int64_t other_most = wire == Side::kFrom ? write_most : read_most;
   for (int64_t bits = CeilLog2(kBlockBytes / SizeOnWire(copy, wire));; --bits) {
-    const int64_t other = std::min(other_most, bits - WireBits(wire_most, bits, place));
+    const int64_t other = std::min(other_most, bits - WireBits(wire_most, bits, tier));
     const int64_t along = std::min(wire_most, bits - other);
     args.read_bits = static_cast<int>(wire == Side::kFrom ? along : other);
     args.write_bits = static_cast<int>(wire == Side::kFrom ? other : along);
@@ -165,7 +165,7 @@ int SideVector(int64_t size, uint64_t base, int64_t extent, bool dense,
   return 1;
 }
 
-CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place place, Side wire,
+CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Tier tier, Side wire,
                        const CopyLimits& limits) {
   CopyPlan plan;
   plan.method = Method::kTranspose;
@@ -181,7 +181,7 @@ CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place
   args.read_to = r.to;
   args.write_from = w.from;
   args.write_to = w.to;
-  ShapeBlocks(copy, place, wire, &plan);
+  ShapeBlocks(copy, tier, wire, &plan);
   const int64_t read_blocks = CeilDiv(r.extent, int64_t{1} << args.read_bits);
   const int64_t write_blocks = CeilDiv(w.extent, int64_t{1} << args.write_bits);
   args.read_blocks = MakeDivisor(read_blocks);
@@ -200,9 +200,9 @@ CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place
   const int64_t from_size = SizeOf(copy.from_type), to_size = SizeOf(copy.to_type);
   args.read_vector = SideVector(from_size, copy.from, r.extent, r.from == from_size, from_strides);
   args.write_vector = SideVector(to_size, copy.to, w.extent, w.to == to_size, to_strides);
-  plan.threads = place == Place::kHost ? TransposeThreads(args) : kDeviceThreads;
+  plan.threads = tier == Tier::kPinned ? TransposeThreads(args) : kDeviceThreads;
   plan.blocks =
-      std::min(count, place == Place::kHost ? int64_t{kHostTransposeBlocks}
+      std::min(count, tier == Tier::kPinned ? int64_t{kHostTransposeBlocks}
                                             : int64_t{limits.multiprocessors} * kDeviceBlocks);
   return plan;
 }
@@ -224,17 +224,17 @@ Divisor MakeDivisor(int64_t divisor) {
 }
 
 bool GainsByRelay(const StridedCopy& copy, Side wire, const CopyLimits& limits) {
-  if (EngineIsBest(EngineCopyOf(copy, limits), Place::kHost)) return false;
+  if (EngineIsBest(EngineCopyOf(copy, limits), Tier::kPinned)) return false;
   const Relay relay = RelayOf(copy, wire, 0);
   const StridedCopy& over_wire = wire == Side::kFrom ? relay.first : relay.second;
-  return EngineIsBest(EngineCopyOf(over_wire, limits), Place::kHost);
+  return EngineIsBest(EngineCopyOf(over_wire, limits), Tier::kPinned);
 }
 
-CopyPlan PlanCopy(const StridedCopy& copy, Place place, Side wire, const CopyLimits& limits) {
+CopyPlan PlanCopy(const StridedCopy& copy, Tier tier, Side wire, const CopyLimits& limits) {
   CopyPlan plan;
   if (copy.Elements() == 0) return plan;
   plan.engine = EngineCopyOf(copy, limits);
-  if (EngineIsBest(plan.engine, place)) {
+  if (EngineIsBest(plan.engine, tier)) {
     plan.method = Method::kEngine;
     return plan;
   }
@@ -248,8 +248,8 @@ CopyPlan PlanCopy(const StridedCopy& copy, Place place, Side wire, const CopyLim
   const size_t read = nearest([](const PlanDim& dim) { return dim.from; });
   const size_t write = nearest([](const PlanDim& dim) { return dim.to; });
   const bool bytes = copy.from_type == DType::kByte;  // lie alike on both sides
-  if (read == write || bytes) return RowsPlan(copy, place, limits);
-  return TransposePlan(copy, read, write, place, wire, limits);
+  if (read == write || bytes) return RowsPlan(copy, tier, limits);
+  return TransposePlan(copy, read, write, tier, wire, limits);
 }
 
 }  // namespace oocdnn::cuda

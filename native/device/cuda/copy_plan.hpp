@@ -46,9 +46,6 @@ struct AddressRange {
 };
 AddressRange RangeOf(const StridedCopy& copy, Side side);
 
-// Where the side of a copy that is no tile lies.
-enum class Place { kHost, kDevice };
-
 struct CopyLimits {
   int64_t max_pitch = INT32_MAX;
   int multiprocessors = 1;
@@ -74,9 +71,9 @@ struct CopyPlan {
   int threads = 0, shared_bytes = 0;
 };
 
-// Plans a simplified copy of less than 2^31 elements. `place` is that of the side that is no tile
+// Plans a simplified copy of less than 2^31 elements. `tier` is that of the side that is no tile
 // (kDevice for a copy between tiles), `wire` which side that is.
-CopyPlan PlanCopy(const StridedCopy& copy, Place place, Side wire, const CopyLimits& limits);
+CopyPlan PlanCopy(const StridedCopy& copy, Tier tier, Side wire, const CopyLimits& limits);
 
 // Cuts a copy in two along its longest dimension and returns the second: for those of 2^31 elements
 // or more.

@@ -62,7 +62,7 @@ class CudaDevice final : public Device {
   void FreeHost(void* memory, int64_t bytes) override;
   Status PinHost(void* memory, int64_t bytes) override;
   void UnpinHost(void* memory, int64_t bytes) override;
-  Result<Tier> TierOf(const void* memory, int64_t bytes) override;
+  Result<Location> Locate(const void* memory, int64_t bytes) override;
 
   Result<Stream> CreateStream(const char* name) override;
   Result<Stream> AdoptStream(void* native) override;
@@ -181,14 +181,12 @@ void CudaDevice::UnpinHost(void* memory, int64_t) {
   Unpin(driver(), memory);
 }
 
-Result<Tier> CudaDevice::TierOf(const void* memory, int64_t bytes) {
+Result<Location> CudaDevice::Locate(const void* memory, int64_t bytes) {
   const Current current(gpu_->context());
   OOC_TRY(current.status());
   OOC_ASSIGN(const PointerFacts facts,
              FactsOf(driver(), Address(memory), static_cast<uint64_t>(bytes)));
-  if (!facts.known()) return Tier::kPageable;
-  if (facts.host()) return Tier::kPinned;
-  return facts.ordinal == gpu_->ordinal() ? Tier::kDevice : Tier::kPeer;
+  return LocationOf(facts, Address(memory), gpu_->ordinal());
 }
 
 Result<Stream> CudaDevice::CreateStream(const char* name) {

@@ -17,6 +17,17 @@ Result<PointerFacts> FactsAt(const Driver& driver, uint64_t address) {
 
 }  // namespace
 
+Location LocationOf(const PointerFacts& facts, uint64_t address, int ordinal) {
+  if (!facts.known()) return {Tier::kPageable};
+  Location location;
+  location.tier = facts.host()               ? Tier::kPinned
+                  : facts.ordinal == ordinal ? Tier::kDevice
+                                             : Tier::kPeer;
+  if (!facts.host()) location.device = facts.ordinal;
+  location.shift = static_cast<int64_t>(facts.device - address);
+  return location;
+}
+
 // Between two pinned ends there may be memory that is not pinned. Tensors in a GPU's memory may be
 // made of several allocations.
 Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address, uint64_t count) {

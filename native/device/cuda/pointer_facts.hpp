@@ -1,6 +1,7 @@
 // What the driver knows of an address.
 #pragma once
 
+#include "base/location.hpp"
 #include "device/cuda/driver.hpp"
 
 namespace oocdnn::cuda {
@@ -16,6 +17,9 @@ struct PointerFacts {
   // Managed memory counts as the host's: it may be there.
   [[nodiscard]] bool host() const { return type == CU_MEMORYTYPE_HOST || managed != 0; }
 };
+
+// Of memory at this address, as the GPU of that ordinal sees it.
+Location LocationOf(const PointerFacts& facts, uint64_t address, int ordinal);
 
 // Of the first of so many bytes, at least one; nothing is known where it is not known of all of
 // them. A context must be current.

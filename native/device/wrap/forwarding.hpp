@@ -24,8 +24,8 @@ class ForwardingDevice : public Device {
 
   Status PinHost(void* memory, int64_t bytes) override { return inner_->PinHost(memory, bytes); }
   void UnpinHost(void* memory, int64_t bytes) override { inner_->UnpinHost(memory, bytes); }
-  Result<Tier> TierOf(const void* memory, int64_t bytes) override {
-    return inner_->TierOf(memory, bytes);
+  Result<Location> Locate(const void* memory, int64_t bytes) override {
+    return inner_->Locate(memory, bytes);
   }
 
   Result<Stream> CreateStream(const char* name) override { return inner_->CreateStream(name); }

@@ -10,7 +10,7 @@ namespace {
 class ResidentDevice final : public ForwardingDevice {
  public:
   explicit ResidentDevice(std::unique_ptr<Device> inner) : ForwardingDevice(std::move(inner)) {}
-  Result<Tier> TierOf(const void*, int64_t) override { return Tier::kDevice; }
+  Result<Location> Locate(const void*, int64_t) override { return Location{Tier::kDevice}; }
   Result<Stream> AdoptStream(void*) override { return Stream{}; }
 };
 

@@ -12,7 +12,7 @@ PlanRequest Within(const PlanRequest& link, Operand other) {
   PlanRequest within = link;
   within.fuses = within.may_compile = true;
   for (const Operand operand : {other, Operand::kResidual}) {
-    within.home[Index(operand)] = Home::kTile;
+    within.tiers[Index(operand)] = Tier::kTile;
   }
   return within;
 }

@@ -56,7 +56,7 @@ class LinkBytes {
       const auto operand = static_cast<Operand>(o);
       const bool inner = operand == Operand::kResidual ? residual_ != Residual::kFetched
                                                        : chain_.IsInner(link_, operand);
-      const bool lies = own_.home[o] == Home::kTile || (in_place_ && own_.in_place[o]);
+      const bool lies = own_.tiers[o] == Tier::kTile || (in_place_ && own_.in_place[o]);
       if (!problem_.Has(operand) || inner || lies) continue;
       bytes = Add(bytes, Mul(Moves(problem_, operand, Axis::kN) ? ring_ : 1, Of(operand)));
     }

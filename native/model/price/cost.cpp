@@ -61,7 +61,7 @@ std::array<Arithmetic, 2> ArithmeticsOf(const PlanRequest& request, int engine,
 Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, double run_seconds)
     : problem_(request.problem),
       roles_(request.problem),
-      home_(request.home),
+      tiers_(request.tiers),
       profile_(profile),
       memory_(request.problem),
       wire_(profile.Wire(request.engines[static_cast<size_t>(engine)].name,
@@ -95,17 +95,17 @@ void Rates::SlowByBounces() {
 
 double Rates::CrossingRate(Operand operand, bool drains) const {
   const double wire = drains ? wire_.drain : wire_.fetch;
-  const Home home = home_[Index(operand)];
-  if (home != Home::kPageable && home != Home::kFile) return wire;
-  const StagingRates& staging = home == Home::kFile ? file_ : page_;
+  const Tier tier = tiers_[Index(operand)];
+  if (tier != Tier::kPageable && tier != Tier::kFile) return wire;
+  const StagingRates& staging = tier == Tier::kFile ? file_ : page_;
   return std::min(wire, drains ? staging.drain : staging.fetch);
 }
 
 void Rates::LimitBoth() {
-  for (const auto& [home, both] :
-       {std::pair{Home::kPageable, page_.both}, std::pair{Home::kFile, file_.both}}) {
-    const auto is_there = [this, home = home](Operand operand) {
-      return home_[Index(operand)] == home;
+  for (const auto& [tier, both] :
+       {std::pair{Tier::kPageable, page_.both}, std::pair{Tier::kFile, file_.both}}) {
+    const auto is_there = [this, tier = tier](Operand operand) {
+      return tiers_[Index(operand)] == tier;
     };
     if (std::any_of(roles_.read().begin(), roles_.read().end(), is_there) &&
         std::any_of(roles_.written().begin(), roles_.written().end(), is_there)) {
@@ -119,7 +119,7 @@ double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& ro
 }
 
 double Rates::MoveSeconds(Operand operand, int64_t elements) const {
-  if (home_[Index(operand)] == Home::kTile) return 0.0;
+  if (tiers_[Index(operand)] == Tier::kTile) return 0.0;
   const double bytes = static_cast<double>(elements) * static_cast<double>(tile_bytes_);
   return bytes / profile_.move_bytes_per_second;
 }
@@ -133,21 +133,14 @@ double Rates::TransferSeconds(Operand operand, bool drains, const RowBytes& on_t
   const int64_t size = SizeOf(problem_.DTypeOf(operand));
   const double bytes = static_cast<double>(elements) * static_cast<double>(size);
   const auto far = static_cast<double>(rows.far), near = static_cast<double>(rows.all) - far;
-  switch (home_[Index(operand)]) {
-    case Home::kHost:
-    case Home::kPageable:
-    case Home::kFile: {
-      const double on_wire = bytes + near * on_top.near + far * on_top.far;
-      return profile_.copy_seconds + on_wire / CrossingRate(operand, drains);
-    }
-    case Home::kDevice: {
-      const double moved =
-          rows.broken ? std::max(bytes, static_cast<double>(elements) * kBroken) : bytes;
-      return profile_.copy_seconds + (moved + (near + far) * wire_.inside_row_bytes) / wire_.inside;
-    }
-    case Home::kTile: break;
+  if (tiers_[Index(operand)] == Tier::kTile) return 0.0;
+  if (CrossesWire(tiers_[Index(operand)])) {
+    const double on_wire = bytes + near * on_top.near + far * on_top.far;
+    return profile_.copy_seconds + on_wire / CrossingRate(operand, drains);
   }
-  return 0.0;
+  const double moved =
+      rows.broken ? std::max(bytes, static_cast<double>(elements) * kBroken) : bytes;
+  return profile_.copy_seconds + (moved + (near + far) * wire_.inside_row_bytes) / wire_.inside;
 }
 
 // Backward data gathers every row of dx: of a tile that holds rows of other tiles, those too, and

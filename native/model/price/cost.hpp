@@ -76,7 +76,7 @@ class Rates {
   // What one copy costs beyond its bytes.
   [[nodiscard]] double CopySeconds() const { return profile_.copy_seconds; }
   // Whether the operand's transfers stay inside the device.
-  [[nodiscard]] bool Inside(Operand operand) const { return !CrossesWire(home_[Index(operand)]); }
+  [[nodiscard]] bool Inside(Operand operand) const { return !CrossesWire(tiers_[Index(operand)]); }
   [[nodiscard]] const MemoryOrder& memory() const { return memory_; }
   [[nodiscard]] const Roles& roles() const { return roles_; }
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
@@ -113,7 +113,7 @@ class Rates {
 
   const Problem& problem_;
   Roles roles_;
-  const Homes& home_;
+  const Tiers& tiers_;
   const Profile& profile_;
   MemoryOrder memory_;
   WireRates wire_;

@@ -21,7 +21,7 @@ std::string OrderText(const Candidate& candidate) {
 std::string SlotText(const PlanRequest& request, const Candidate& candidate, Operand operand) {
   const Problem& problem = request.problem;
   const char* name = Name(operand, problem.direction);
-  if (request.home[Index(operand)] == Home::kTile) return Format("%s in place", name);
+  if (request.tiers[Index(operand)] == Tier::kTile) return Format("%s in place", name);
   const Footprint footprint(problem, request.engines[static_cast<size_t>(candidate.engine)]);
   const std::string bytes = BytesText(footprint.SlotBytes(
       TileShape(problem, candidate.tiling), operand, CutsReduction(problem, candidate.tiling)));

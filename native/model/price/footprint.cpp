@@ -22,9 +22,9 @@ int64_t PadChannels(int64_t channels) {
 
 }  // namespace
 
-bool OnDevice(const Problem& problem, const Homes& home) {
+bool OnDevice(const Problem& problem, const Tiers& tiers) {
   for (int i = 0; i < kOperands; ++i) {
-    if (problem.Has(static_cast<Operand>(i)) && CrossesWire(home[i])) return false;
+    if (problem.Has(static_cast<Operand>(i)) && CrossesWire(tiers[i])) return false;
   }
   return true;
 }
@@ -124,7 +124,7 @@ int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate) {
   int64_t bytes = 0;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand) || request.home[i] == Home::kTile) continue;
+    if (!problem.Uses(operand) || request.tiers[i] == Tier::kTile) continue;
     const int64_t slots = std::max(candidate.depths[i], 1);
     bytes = Add(bytes, Mul(slots, footprint.SlotBytes(tile, operand, partial)));
   }

@@ -47,7 +47,7 @@ PlanRequest WithPinned(PlanRequest request, const Candidate& candidate) {
     const auto operand = static_cast<Operand>(i);
     const Operand where = operand == Operand::kOld ? request.problem.output() : operand;
     if (!candidate.pinned[static_cast<size_t>(Index(where))]) continue;
-    if (request.home[i] == Home::kPageable) request.home[i] = Home::kHost;
+    if (request.tiers[i] == Tier::kPageable) request.tiers[i] = Tier::kPinned;
   }
   return request;
 }

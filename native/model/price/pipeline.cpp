@@ -238,7 +238,7 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
 
 bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals& totals) {
   for (int i = 0; i < kOperands; ++i) {
-    const bool moves = request.home[i] != Home::kTile && totals.flow[i].transfers > 1;
+    const bool moves = request.tiers[i] != Tier::kTile && totals.flow[i].transfers > 1;
     if (moves && candidate.depths[i] <= 1) return true;
   }
   return false;

@@ -11,7 +11,7 @@
 namespace oocdnn {
 
 // Budget, bounce memory and engines are the same in the requests of all nodes. Operands that nodes
-// pass to each other have the home kTile.
+// pass to each other are in the tier kTile.
 struct ProgramRequest {
   Program program;
   std::vector<PlanRequest> nodes;

@@ -41,7 +41,7 @@ std::vector<size_t> PageableOf(const PlanRequest& request) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const bool own = request.problem.Has(operand) && operand != Operand::kOld;
-    if (own && request.home[i] == Home::kPageable) operands.push_back(static_cast<size_t>(i));
+    if (own && request.tiers[i] == Tier::kPageable) operands.push_back(static_cast<size_t>(i));
   }
   return operands;
 }

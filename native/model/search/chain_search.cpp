@@ -24,7 +24,7 @@ constexpr size_t kMostPriced = 24, kMostChains = 16;
 ProgramRequest PricedInPlace(ProgramRequest request) {
   for (PlanRequest& link : request.nodes) {
     for (int o = 0; o < kOperands; ++o) {
-      if (link.in_place[o]) link.home[o] = Home::kTile;
+      if (link.in_place[o]) link.tiers[o] = Tier::kTile;
     }
   }
   return request;

@@ -47,7 +47,7 @@ std::vector<int64_t> PieceLengths(const PlanRequest& request, const MemoryOrder&
   counts[Index(axis)] = 2;
   std::vector<int64_t> lengths;
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY, Operand::kZ}) {
-    if (!problem.Has(operand) || !CrossesWire(request.home[Index(operand)])) continue;
+    if (!problem.Has(operand) || !CrossesWire(request.tiers[Index(operand)])) continue;
     if (!Moves(problem, operand, axis)) continue;
     const MemoryOrder::Steps steps = memory.StepsOf(operand, counts);
     if (steps.piece == 1 || !EndsFarApart(problem, steps, operand, axis)) continue;
