@@ -24,15 +24,25 @@ ActivationSpec = str | tuple[str, float] | None
 
 _MODES = {"cross_correlation": Mode.CROSS_CORRELATION, "convolution": Mode.CONVOLUTION}
 _MATHS = {"fp32": Math.FP32, "tf32": Math.TF32}
-# The parameter's default; None: it has to be given; nan: there is none.
-_ACTIVATIONS: dict[str, tuple[Activation, float | None]] = {
-    "identity": (Activation.IDENTITY, _math.nan),
-    "relu": (Activation.RELU, _math.nan),
-    "clipped_relu": (Activation.CLIPPED_RELU, None),
-    "elu": (Activation.ELU, 1.0),
-    "sigmoid": (Activation.SIGMOID, _math.nan),
-    "tanh": (Activation.TANH, _math.nan),
-    "swish": (Activation.SWISH, 1.0),
+
+
+class ActivationRow(NamedTuple):
+    """An activation as functions take it. `default`: of the parameter; None: the parameter is
+    required; nan: there is none. `smooth`: backward needs its slope."""
+
+    kind: Activation
+    default: float | None = _math.nan
+    smooth: bool = False
+
+
+ACTIVATIONS = {
+    "identity": ActivationRow(Activation.IDENTITY),
+    "relu": ActivationRow(Activation.RELU),
+    "clipped_relu": ActivationRow(Activation.CLIPPED_RELU, None),
+    "elu": ActivationRow(Activation.ELU, 1.0, smooth=True),
+    "sigmoid": ActivationRow(Activation.SIGMOID, smooth=True),
+    "tanh": ActivationRow(Activation.TANH, smooth=True),
+    "swish": ActivationRow(Activation.SWISH, 1.0, smooth=True),
 }
 
 
@@ -64,7 +74,7 @@ def activation_of(spec: ActivationSpec) -> tuple[Activation, float]:
         name = "identity"
     elif isinstance(spec, tuple) and len(spec) == 2:
         name, given = spec
-    kind, default = _one_of("activation", name, _ACTIVATIONS)
+    kind, default, _ = _one_of("activation", name, ACTIVATIONS)
     if default is None and given is None:
         raise InvalidProblem(f'activation {name!r} needs a parameter: ("{name}", 6.0)')
     if default is not None and _math.isnan(default):

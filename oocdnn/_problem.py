@@ -29,7 +29,7 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
 }
-_ACTIVATIONS = {"clip": "clipped_relu", "elu": "elu", "swish": "swish"}
+_ACTIVATIONS = {"clip": "clipped_relu"}  # words that are not the name
 _FLAGS = {"saved": "saves", "clipped": "clips", "sloped": "slopes"}
 _NEEDS: dict[str, Need] = {"bwd_data": "dx", "bwd_filter": "dw", "bwd_bias": "db"}
 _POOLS: dict[str, dict[str, Any]] = {
@@ -166,7 +166,7 @@ def _read_finish(name: str, rest: str, problem: Problem) -> None:
 
 
 def _activation(name: str, rest: str) -> Any:
-    return (_ACTIVATIONS[name], float(rest)) if rest else name
+    return (_ACTIVATIONS.get(name, name), float(rest)) if rest else name
 
 
 Make = Callable[[tuple[int, ...], npt.DTypeLike], Array]

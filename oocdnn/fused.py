@@ -14,10 +14,11 @@ from oocdnn import _geometry, _window
 from oocdnn._allocation import allocate
 from oocdnn._arguments import flag, need_kind, real, several
 from oocdnn._call import Convolution, Slot
-from oocdnn._cdefs import Activation, Direction, DType
+from oocdnn._cdefs import Direction, DType
 from oocdnn._geometry import Geometry, Moves
 from oocdnn._native import Progress
 from oocdnn._operation import (
+    ACTIVATIONS,
     ActivationSpec,
     After,
     Along,
@@ -188,7 +189,7 @@ def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
     return operand
 
 
-_SMOOTH = (Activation.ELU, Activation.SIGMOID, Activation.TANH, Activation.SWISH)
+_SMOOTH = {row.kind for row in ACTIVATIONS.values() if row.smooth}
 
 
 def check_slopes(saved: Saved, dz: View) -> None:

@@ -23,6 +23,7 @@
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
+#include "geom/activation.h"
 #include "geom/pool.hpp"
 
 namespace oocdnn {
@@ -40,20 +41,15 @@ constexpr int kDirections = 4;
 
 enum class Math : int { kFp32 = 0, kTf32 = 1 };
 
-enum class Activation : int {
-  kIdentity = 0,
-  kRelu = 1,
-  kClippedRelu = 2,  // min(max(v, 0), parameter)
-  kElu = 3,          // v > 0 ? v : parameter * (exp(v) - 1)
-  kSigmoid = 4,
-  kTanh = 5,
-  kSwish = 6,  // v * sigmoid(parameter * v)
-};
-constexpr int kActivations = 7;
 // Whether its derivative takes other values than 0 and 1.
 constexpr bool IsSmooth(Activation activation) {
-  return activation == Activation::kElu || activation == Activation::kSigmoid ||
-         activation == Activation::kTanh || activation == Activation::kSwish;
+  switch (activation) {
+#define OOC_ROW(name, number, word, parameter, smooth) \
+  case Activation::k##name: return smooth;
+    OOC_ACTIVATIONS(OOC_ROW)
+#undef OOC_ROW
+  }
+  return false;
 }
 
 // The tensors of a convolution. kX, kW, kY name a place, whatever the direction: in backward data

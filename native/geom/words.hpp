@@ -39,8 +39,10 @@ struct ActivationWord {
   bool has_parameter;
 };
 inline constexpr ActivationWord kActivationWords[kActivations] = {
-    {"", false},        {"relu", false}, {"clip", true}, {"elu", true},
-    {"sigmoid", false}, {"tanh", false}, {"swish", true}};
+#define OOC_ROW(name, number, word, parameter, smooth) {word, parameter},
+    OOC_ACTIVATIONS(OOC_ROW)
+#undef OOC_ROW
+};
 
 // The pools' words, by the value of PoolMode; kNone has none.
 inline constexpr const char* kPoolWords[kPoolModes] = {"", "maxpool", "avgpool", "avgpoolin"};

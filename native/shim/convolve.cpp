@@ -59,19 +59,6 @@ oocdnn_tensor VectorOf(const TensorArgument& argument) {
                   argument.data);
 }
 
-int32_t ActivationOf(cudnnActivationMode_t mode) {
-  switch (mode) {
-    case CUDNN_ACTIVATION_SIGMOID: return OOCDNN_SIGMOID;
-    case CUDNN_ACTIVATION_RELU: return OOCDNN_RELU;
-    case CUDNN_ACTIVATION_TANH: return OOCDNN_TANH;
-    case CUDNN_ACTIVATION_CLIPPED_RELU: return OOCDNN_CLIPPED_RELU;
-    case CUDNN_ACTIVATION_ELU: return OOCDNN_ELU;
-    case CUDNN_ACTIVATION_IDENTITY: return OOCDNN_IDENTITY;
-    case CUDNN_ACTIVATION_SWISH: return OOCDNN_SWISH;
-  }
-  return -1;
-}
-
 void SetWindow(const ConvolutionCall& call, oocdnn_convolution* out) {
   const ConvolutionValue& from = call.convolution;
   for (int i = 0; i < from.rank && i < 3; ++i) {
@@ -126,10 +113,8 @@ cudnnStatus_t TranslateCall(const ConvolutionCall& call, Translated* out) {
   out->convolution.alpha = call.alpha;
   out->convolution.beta = call.beta;
   out->convolution.residual_alpha = call.residual_alpha;
-  const ActivationValue& activation = call.activation;
-  out->convolution.activation = ActivationOf(activation.mode);
-  out->convolution.activation_parameter =
-      activation.mode == CUDNN_ACTIVATION_SWISH ? activation.swish_beta : activation.coef;
+  out->convolution.activation = static_cast<int32_t>(call.activation.kind);
+  out->convolution.activation_parameter = call.activation.parameter;
   out->convolution.stream = call.stream;
   out->convolution.workspace = call.workspace;
   out->convolution.workspace_bytes = call.workspace_bytes;

@@ -29,7 +29,7 @@ struct ConvolutionCall {
   FilterValue w;
   void* w_data = nullptr;
   ConvolutionValue convolution;
-  ActivationValue activation{.mode = CUDNN_ACTIVATION_IDENTITY};
+  CallActivation activation;
   double alpha = 1.0, beta = 0.0, residual_alpha = 1.0;
   cudaStream_t stream = nullptr;
   int device = kCpu;

@@ -77,7 +77,7 @@ cudnnStatus_t BiasActivation(cudnnHandle_t handle, const void* alpha1,
     call.w_data = const_cast<void*>(w);
     call.y.data = y;
     call.bias = {bias_desc->value, const_cast<void*>(bias)};
-    call.activation = activation->value;
+    call.activation = ActivationOf(activation->value);
     // A factor of 0 means that z is not read: callers pass y for it, which holds nothing yet.
     call.residual_alpha = call.beta;
     call.beta = 0.0;

@@ -125,28 +125,26 @@ Status ReadConvolution(const Node& op, const ConvolutionNames& names, Reading* r
   return {};
 }
 
-Status ReadActivation(const Node& with, int64_t mode, ActivationValue* activation) {
+Result<CallActivation> ReadActivation(const Node& with, int64_t mode) {
+  const auto real = [&](cudnnBackendAttributeName_t name, double fallback) {
+    return with.Real(name).value_or(fallback);
+  };
   switch (mode) {
-    case CUDNN_POINTWISE_TANH_FWD: activation->mode = CUDNN_ACTIVATION_TANH; return {};
-    case CUDNN_POINTWISE_SIGMOID_FWD: activation->mode = CUDNN_ACTIVATION_SIGMOID; return {};
+    case CUDNN_POINTWISE_TANH_FWD: return CallActivation{Activation::kTanh};
+    case CUDNN_POINTWISE_SIGMOID_FWD: return CallActivation{Activation::kSigmoid};
     case CUDNN_POINTWISE_SWISH_FWD:
-      activation->mode = CUDNN_ACTIVATION_SWISH;
-      activation->swish_beta = with.Real(CUDNN_ATTR_POINTWISE_SWISH_BETA).value_or(1.0);
-      return {};
+      return CallActivation{Activation::kSwish, real(CUDNN_ATTR_POINTWISE_SWISH_BETA, 1.0)};
     case CUDNN_POINTWISE_ELU_FWD:
-      activation->mode = CUDNN_ACTIVATION_ELU;
-      activation->coef = with.Real(CUDNN_ATTR_POINTWISE_ELU_ALPHA).value_or(1.0);
-      return {};
+      return CallActivation{Activation::kElu, real(CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1.0)};
     case CUDNN_POINTWISE_RELU_FWD: {
-      if (with.Real(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP).value_or(0.0) != 0.0 ||
-          with.Real(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE).value_or(0.0) != 0.0) {
+      if (real(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0.0) != 0.0 ||
+          real(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0.0) != 0.0) {
         return No("a relu with a slope or a lower bound");
       }
-      const double upper = with.Real(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP).value_or(INFINITY);
+      const double upper = real(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, INFINITY);
       const bool clips = upper < static_cast<double>(3.4e38F);
-      activation->mode = clips ? CUDNN_ACTIVATION_CLIPPED_RELU : CUDNN_ACTIVATION_RELU;
-      activation->coef = clips ? upper : 0.0;
-      return {};
+      if (!clips) return CallActivation{Activation::kRelu};
+      return CallActivation{Activation::kClippedRelu, upper};
     }
     default: return No("a pointwise operation that no epilogue has");
   }
@@ -213,7 +211,7 @@ Status ReadPointwise(const Node& op, Reading* reading) {
   } else {
     if (x.uid != reading->out.uid || first != 1.0) return No("operations that form no chain");
     if (mode != CUDNN_POINTWISE_IDENTITY) {
-      OOC_TRY(ReadActivation(*with, mode, &reading->pattern.call.activation));
+      OOC_ASSIGN(reading->pattern.call.activation, ReadActivation(*with, mode));
       reading->activated = true;
     }
   }

@@ -97,7 +97,9 @@ cudnnStatus_t BiasActivation(cudnnHandle_t handle, const void* alpha1,
   const LegacyOperands operands{x_desc, x, w_desc, w, convolution, y_desc, y};
   const auto fill = [&](ConvolutionCall* call) {
     OOC_CUDNN_TRY(Read(bias_desc, bias, &call->bias));
-    OOC_CUDNN_TRY(Read(activation, &call->activation));
+    ActivationValue value;
+    OOC_CUDNN_TRY(Read(activation, &value));
+    call->activation = ActivationOf(value);
     OOC_NEED(alpha2 != nullptr, "alpha2 is null");
     call->residual_alpha = ScalarOf(alpha2, call->y.value.dtype);
     // A factor of 0 means that z is not read.

@@ -4,6 +4,19 @@
 
 namespace oocdnn::shim {
 
+CallActivation ActivationOf(const ActivationValue& value) {
+  switch (value.mode) {
+    case CUDNN_ACTIVATION_SIGMOID: return {Activation::kSigmoid};
+    case CUDNN_ACTIVATION_RELU: return {Activation::kRelu};
+    case CUDNN_ACTIVATION_TANH: return {Activation::kTanh};
+    case CUDNN_ACTIVATION_CLIPPED_RELU: return {Activation::kClippedRelu, value.coef};
+    case CUDNN_ACTIVATION_ELU: return {Activation::kElu, value.coef};
+    case CUDNN_ACTIVATION_IDENTITY: return {Activation::kIdentity};
+    case CUDNN_ACTIVATION_SWISH: return {Activation::kSwish, value.swish_beta};
+  }
+  return {static_cast<Activation>(-1)};  // which the core refuses
+}
+
 Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims) {
   Axes stride{};
   int64_t step = 1;

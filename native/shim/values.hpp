@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "abi/cudnn_legacy.h"
+#include "geom/activation.h"
 
 namespace oocdnn::shim {
 
@@ -43,6 +44,13 @@ struct ActivationValue {
   double coef = 0.0;
   double swish_beta = 1.0;
 };
+
+// The activation of a call, as the core has it.
+struct CallActivation {
+  Activation kind = Activation::kIdentity;
+  double parameter = 0.0;
+};
+CallActivation ActivationOf(const ActivationValue& value);
 
 // Dense strides: the last axis fastest, or (NHWC) the channels. What overflows becomes kSizeMax.
 Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims);

@@ -12,7 +12,8 @@ Arguments, defaults, names and first values are PyTorch's; pools take the argume
 NumPy where the arrays are NumPy's, in CuPy where they are CuPy's.
 """
 
-from oocdnn.nn.activation import ELU, ClippedReLU, Identity, ReLU, Sigmoid, Swish, Tanh
+from oocdnn.nn import activation
+from oocdnn.nn.activation import *  # noqa: F403
 from oocdnn.nn.chain import Chain
 from oocdnn.nn.convolution import (
     Conv1d,
@@ -44,7 +45,6 @@ from oocdnn.nn.state import load, save
 from oocdnn.nn.upsample import Upsample
 
 __all__ = [
-    "ELU",
     "SGD",
     "AvgPool1d",
     "AvgPool2d",
@@ -53,7 +53,6 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Chain",
-    "ClippedReLU",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -64,7 +63,6 @@ __all__ = [
     "CrossEntropyLoss",
     "Flatten",
     "GroupNorm",
-    "Identity",
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",
@@ -74,12 +72,9 @@ __all__ = [
     "MaxPool2d",
     "MaxPool3d",
     "Parameter",
-    "ReLU",
     "Residual",
-    "Sigmoid",
-    "Swish",
-    "Tanh",
     "Upsample",
     "load",
     "save",
 ]
+__all__ += activation.__all__

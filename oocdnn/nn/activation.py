@@ -14,6 +14,8 @@ from oocdnn.errors import InvalidProblem
 from oocdnn.nn._modules import narrow, need_floating, need_like, wide
 from oocdnn.nn.layer import Layer
 
+__all__ = ["ELU", "ClippedReLU", "Identity", "ReLU", "Sigmoid", "Swish", "Tanh"]
+
 
 class Activating(Layer):
     """A function of each element. y: shaped as x."""

@@ -1,53 +1,24 @@
-// Activation functions over short runs of float or double, and the slopes of the smooth ones. NaN
-// stays NaN in all of them.
+// Activations of runs of elements.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
-#include "geom/problem.hpp"
+#include "geom/activation.h"
 
 namespace oocdnn::cpu {
 
+// A loop for each activation, so that the compiler can vectorize it.
 template <class T>
-T SigmoidOf(T u) {
-  return T(1) / (T(1) + std::exp(-u));
-}
-
-template <class T>
-void Activate(Activation activation, T parameter, T* v, int64_t count) {
-  const auto each = [&](auto fn) {
-    for (int64_t i = 0; i < count; ++i) v[i] = fn(v[i]);
+void ActivateAll(Activation activation, T parameter, T* v, int64_t count) {
+  const auto each = [&](auto constant) {
+    for (int64_t i = 0; i < count; ++i) v[i] = Activate(constant(), parameter, v[i]);
   };
   switch (activation) {
-    case Activation::kIdentity: return;
-    case Activation::kRelu: return each([](T u) { return u < T(0) ? T(0) : u; });
-    case Activation::kClippedRelu:
-      return each([=](T u) {
-        const T low = u < T(0) ? T(0) : u;
-        return low > parameter ? parameter : low;
-      });
-    case Activation::kElu:
-      return each([=](T u) { return u > T(0) ? u : parameter * std::expm1(u); });
-    case Activation::kSigmoid: return each([](T u) { return SigmoidOf(u); });
-    case Activation::kTanh: return each([](T u) { return std::tanh(u); });
-    case Activation::kSwish: return each([=](T u) { return u * SigmoidOf(parameter * u); });
-  }
-}
-
-// The derivative at `u` of a smooth activation. 1 - sigmoid(u) is sigmoid(-u), which keeps all of
-// its digits where the other rounds to 0.
-template <class T>
-T SlopeOf(Activation activation, T parameter, T u) {
-  switch (activation) {
-    case Activation::kElu: return u > T(0) ? T(1) : parameter * std::exp(u);
-    case Activation::kSigmoid: return SigmoidOf(u) * SigmoidOf(-u);
-    case Activation::kTanh: return T(4) * SigmoidOf(u + u) * SigmoidOf(-u - u);
-    case Activation::kSwish: {
-      const T v = parameter * u;
-      return SigmoidOf(v) * (T(1) + v * SigmoidOf(-v));
-    }
-    default: return T(1);
+#define OOC_ROW(name, ...) \
+  case Activation::k##name: return each(std::integral_constant<Activation, Activation::k##name>{});
+    OOC_ACTIVATIONS(OOC_ROW)
+#undef OOC_ROW
   }
 }
 

@@ -122,7 +122,7 @@ void FinishRun(const FinishArgs& args, const Rows& rows, const Run& run) {
     AddScaled<Stored>(args.residual, args.epilogue.residual_alpha, rows, run, v);
   }
   if (args.beta != 0.0) AddScaled<Stored>(args.old, args.beta, rows, run, v);
-  Activate(args.epilogue.activation, static_cast<T>(args.epilogue.parameter), v, run.count);
+  ActivateAll(args.epilogue.activation, static_cast<T>(args.epilogue.parameter), v, run.count);
   Store<Stored>(v, rows, run, args.out);
 }
 

@@ -45,7 +45,7 @@ void ApplyRun(const NormArgs& args, const T* pair, Stored* row, int64_t step, in
     for (int64_t i = 0; i < count; ++i) v[i] *= scale;
     for (int64_t i = 0; i < count; ++i) v[i] += shift;
   }
-  Activate(args.activation, static_cast<T>(args.parameter), v, count);
+  ActivateAll(args.activation, static_cast<T>(args.parameter), v, count);
   for (int64_t i = 0; i < count; ++i) row[i * step] = Convert<Stored>(v[i]);
 }
 

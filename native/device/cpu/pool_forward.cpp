@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/checked.hpp"
-#include "device/cpu/activation.hpp"
 #include "device/cpu/convert.hpp"
 #include "device/cpu/finish.hpp"
 #include "device/cpu/tile_rows.hpp"
@@ -51,8 +50,7 @@ struct Pooled {
 
 template <class T>
 T Activated(const Epilogue& epilogue, T v) {
-  Activate(epilogue.activation, static_cast<T>(epilogue.parameter), &v, 1);
-  return v;
+  return Activate(epilogue.activation, static_cast<T>(epilogue.parameter), v);
 }
 
 template <class T>

@@ -3,54 +3,9 @@
 #pragma once
 
 #include "device/cuda/copy.cuh"
+#include "geom/activation.h"
 
 namespace oocdnn::cuda {
-
-// The values of Activation.
-enum { kIdentity = 0, kRelu, kClippedRelu, kElu, kSigmoid, kTanh, kSwish };
-
-OOC_HOST_DEVICE float Exp(float v) { return expf(v); }
-OOC_HOST_DEVICE double Exp(double v) { return exp(v); }
-OOC_HOST_DEVICE float ExpMinus1(float v) { return expm1f(v); }
-OOC_HOST_DEVICE double ExpMinus1(double v) { return expm1(v); }
-OOC_HOST_DEVICE float TanH(float v) { return tanhf(v); }
-OOC_HOST_DEVICE double TanH(double v) { return tanh(v); }
-
-template <class T>
-OOC_HOST_DEVICE T SigmoidOf(T u) {
-  return T(1) / (T(1) + Exp(-u));
-}
-
-// NaN stays NaN in all of them.
-template <class T>
-OOC_HOST_DEVICE T Activate(int activation, T parameter, T v) {
-  switch (activation) {
-    case kRelu: return v < T(0) ? T(0) : v;
-    case kClippedRelu: {
-      const T low = v < T(0) ? T(0) : v;
-      return low > parameter ? parameter : low;
-    }
-    case kElu: return v > T(0) ? v : parameter * ExpMinus1(v);
-    case kSigmoid: return SigmoidOf(v);
-    case kTanh: return TanH(v);
-    case kSwish: return v * SigmoidOf(parameter * v);
-    default: return v;
-  }
-}
-
-// The derivative at `u` of a smooth activation. 1 - sigmoid(u) is sigmoid(-u), which keeps all of
-// its digits where the other rounds to 0.
-template <class T>
-OOC_HOST_DEVICE T SlopeOf(int activation, T parameter, T u) {
-  switch (activation) {
-    case kElu: return u > T(0) ? T(1) : parameter * Exp(u);
-    case kSigmoid: return SigmoidOf(u) * SigmoidOf(-u);
-    case kTanh: return T(4) * SigmoidOf(u + u) * SigmoidOf(-u - u);
-    default: break;
-  }
-  const T v = parameter * u;  // swish
-  return SigmoidOf(v) * (T(1) + v * SigmoidOf(-v));
-}
 
 // The activations that only cut: below `low` becomes 0, above `high` becomes that. A limit that is
 // no number cuts nothing.
@@ -59,7 +14,9 @@ struct Clip {
   T low, high;
   OOC_HOST_DEVICE Clip Of(int activation, T parameter) {
     const T none = BitCast<float>(0x7fc00000u);
-    return {activation == kIdentity ? none : T(0), activation == kClippedRelu ? parameter : none};
+    const auto kind = static_cast<Activation>(activation);
+    return {kind == Activation::kIdentity ? none : T(0),
+            kind == Activation::kClippedRelu ? parameter : none};
   }
 };
 
@@ -82,7 +39,7 @@ template <class T>
 struct Finishing {
   const T *bias, *scale;
   T alpha, beta, residual_alpha, parameter;
-  int activation;
+  Activation activation;
 };
 
 // Up to the activation.
@@ -134,7 +91,7 @@ struct FinishAny {
         f{static_cast<const T*>(given.bias), static_cast<const T*>(given.scale),
           static_cast<T>(given.alpha),       static_cast<T>(given.beta),
           static_cast<T>(given.residual_alpha), static_cast<T>(given.parameter),
-          given.activation} {}
+          static_cast<Activation>(given.activation)} {}
 
   OOC_MEMBER Piece At(const void* tile, Long at) const {
     if (tile == nullptr) return Piece{};

@@ -40,7 +40,7 @@ OOC_HOST_DEVICE void NormalizeStored(const NormKernelArgs& args, const Grid& gri
         v = v * table[2 * place.entry];
         v = v + table[2 * place.entry + 1];
       }
-      tile[place.at] = Convert<Stored>(Activate(args.activation, parameter, v));
+      tile[place.at] = Convert<Stored>(Activate(static_cast<Activation>(args.activation), parameter, v));
     }
   }
 }

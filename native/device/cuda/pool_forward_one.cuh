@@ -85,10 +85,10 @@ struct PoolForwardAny {
           T(0),
           static_cast<T>(given.residual_alpha),
           static_cast<T>(given.parameter),
-          given.activation},
-        clip(given.activation <= kClippedRelu
+          static_cast<Activation>(given.activation)},
+        clip(f.activation <= Activation::kClippedRelu
                  ? Clip<T>::Of(given.activation, static_cast<T>(given.parameter))
-                 : Clip<T>::Of(kIdentity, T(0))) {}
+                 : Clip<T>::Of(0, T(0))) {}
 
   OOC_MEMBER void Load(const PoolForwardWalk&, int, int) {}
 
