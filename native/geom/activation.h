@@ -11,16 +11,17 @@
 
 namespace oocdnn {
 
-// F(name, number, word in problem strings, whether it has a parameter, whether it is smooth: its
-// derivative takes other values than 0 and 1). The numbers are part of the C interface.
-#define OOC_ACTIVATIONS(F)               \
-  F(Identity, 0, "", false, false)       \
-  F(Relu, 1, "relu", false, false)       \
-  F(ClippedRelu, 2, "clip", true, false) \
-  F(Elu, 3, "elu", true, true)           \
-  F(Sigmoid, 4, "sigmoid", false, true)  \
-  F(Tanh, 5, "tanh", false, true)        \
-  F(Swish, 6, "swish", true, true)
+// F(name, number, word in problem strings, an example of it in messages, whether it has a
+// parameter, whether it is smooth: its derivative takes other values than 0 and 1). The numbers are
+// part of the C interface.
+#define OOC_ACTIVATIONS(F)                           \
+  F(Identity, 0, "", "", false, false)               \
+  F(Relu, 1, "relu", " +relu", false, false)         \
+  F(ClippedRelu, 2, "clip", " +clip6", true, false)  \
+  F(Elu, 3, "elu", " +elu1", true, true)             \
+  F(Sigmoid, 4, "sigmoid", " +sigmoid", false, true) \
+  F(Tanh, 5, "tanh", " +tanh", false, true)          \
+  F(Swish, 6, "swish", " +swish1", true, true)
 
 enum class Activation : int {
 #define OOC_ROW(name, number, ...) k##name = number,

@@ -44,7 +44,7 @@ enum class Math : int { kFp32 = 0, kTf32 = 1 };
 // Whether its derivative takes other values than 0 and 1.
 constexpr bool IsSmooth(Activation activation) {
   switch (activation) {
-#define OOC_ROW(name, number, word, parameter, smooth) \
+#define OOC_ROW(name, number, word, example, parameter, smooth) \
   case Activation::k##name: return smooth;
     OOC_ACTIVATIONS(OOC_ROW)
 #undef OOC_ROW

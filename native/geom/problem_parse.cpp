@@ -192,10 +192,13 @@ constexpr Word kWords[] = {
     {"beta", "beta", "a number such as beta1", ReadBeta},
     {"flip", "flip", "flip", ReadFlip},
     {"+", "",
-     "+scale, +bias, +residual0.5, one of +relu +clip6 +elu1 +sigmoid +tanh +swish1, one of "
-     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved, +clipped or +sloped, +dw, +db, +sums, +prenorm, "
-     "one of "
-     "+prerelu and the like; each once",
+#define OOC_ROW(name, number, word, example, ...) example
+     "+scale, +bias, +residual0.5, one of" OOC_ACTIVATIONS(
+         OOC_ROW) ", one of +maxpool2 +avgpool2x3 "
+                  "+avgpoolin2, +saved, +clipped or +sloped, +dw, +db, +sums, +prenorm, one of "
+                  "+prerelu and the "
+                  "like; each once",
+#undef OOC_ROW
      ReadEpilogue},
 };
 

@@ -39,7 +39,7 @@ struct ActivationWord {
   bool has_parameter;
 };
 inline constexpr ActivationWord kActivationWords[kActivations] = {
-#define OOC_ROW(name, number, word, parameter, smooth) {word, parameter},
+#define OOC_ROW(name, number, word, example, parameter, smooth) {word, parameter},
     OOC_ACTIVATIONS(OOC_ROW)
 #undef OOC_ROW
 };
