@@ -65,6 +65,7 @@ class Activation(enum.IntEnum):
     SIGMOID = 4
     TANH = 5
     SWISH = 6
+    SOFTPLUS = 7
 
 
 class PoolMode(enum.IntEnum):
@@ -148,7 +149,8 @@ typedef enum oocdnn_activation {
   OOCDNN_ELU = 3,
   OOCDNN_SIGMOID = 4,
   OOCDNN_TANH = 5,
-  OOCDNN_SWISH = 6
+  OOCDNN_SWISH = 6,
+  OOCDNN_SOFTPLUS = 7
 } oocdnn_activation;
 typedef enum oocdnn_pool_mode {
   OOCDNN_POOL_MODE_NONE = 0,

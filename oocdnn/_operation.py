@@ -43,6 +43,7 @@ ACTIVATIONS = {
     "sigmoid": ActivationRow(Activation.SIGMOID, smooth=True),
     "tanh": ActivationRow(Activation.TANH, smooth=True),
     "swish": ActivationRow(Activation.SWISH, 1.0, smooth=True),
+    "softplus": ActivationRow(Activation.SOFTPLUS, 1.0, smooth=True),
 }
 
 

@@ -136,7 +136,8 @@ def backward_bias(dy) -> Array:
 
 
 def activate(v, activation: str = "identity", parameter: float = 0.0) -> Array:
-    """The activation functions by name; `parameter` is the clip, elu's alpha or swish's beta."""
+    """The activation functions by name; `parameter` is the clip, elu's alpha, or the beta of swish
+    and softplus."""
     v = np.asarray(v, dtype=np.float64)
     with np.errstate(over="ignore"):
         match activation:
@@ -154,6 +155,8 @@ def activate(v, activation: str = "identity", parameter: float = 0.0) -> Array:
                 return np.tanh(v)
             case "swish":
                 return v / (1.0 + np.exp(-parameter * v))
+            case "softplus":
+                return np.logaddexp(parameter * v, 0.0) / parameter
     raise ValueError(f"no activation is called {activation!r}")
 
 
@@ -283,7 +286,7 @@ def alive(values, activation: str, parameter: float = 0.0) -> Array:
     return ~(dead | (values >= parameter)) if activation == "clip" else ~dead
 
 
-SMOOTH = ("elu", "sigmoid", "tanh", "swish")
+SMOOTH = ("elu", "sigmoid", "tanh", "swish", "softplus")
 
 
 def slope(sums, activation: str, parameter: float = 0.0) -> Array:
@@ -299,6 +302,8 @@ def slope(sums, activation: str, parameter: float = 0.0) -> Array:
         case "swish":
             v = parameter * u
             return activate(v, "sigmoid") * (1.0 + v * activate(-v, "sigmoid"))
+        case "softplus":
+            return activate(parameter * u, "sigmoid")
     raise ValueError(f"{activation!r} is not smooth")
 
 

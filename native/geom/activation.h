@@ -21,7 +21,8 @@ namespace oocdnn {
   F(Elu, 3, "elu", " +elu1", true, true)             \
   F(Sigmoid, 4, "sigmoid", " +sigmoid", false, true) \
   F(Tanh, 5, "tanh", " +tanh", false, true)          \
-  F(Swish, 6, "swish", " +swish1", true, true)
+  F(Swish, 6, "swish", " +swish1", true, true)       \
+  F(Softplus, 7, "softplus", " +softplus1", true, true)
 
 enum class Activation : int {
 #define OOC_ROW(name, number, ...) k##name = number,
@@ -37,6 +38,8 @@ OOC_ELEMENT float Exp(float v) { return expf(v); }
 OOC_ELEMENT double Exp(double v) { return exp(v); }
 OOC_ELEMENT float ExpMinus1(float v) { return expm1f(v); }
 OOC_ELEMENT double ExpMinus1(double v) { return expm1(v); }
+OOC_ELEMENT float LogPlus1(float v) { return log1pf(v); }
+OOC_ELEMENT double LogPlus1(double v) { return log1p(v); }
 OOC_ELEMENT float TanH(float v) { return tanhf(v); }
 OOC_ELEMENT double TanH(double v) { return tanh(v); }
 
@@ -59,6 +62,11 @@ OOC_ELEMENT T Activate(Activation activation, T parameter, T v) {
     case Activation::kSigmoid: return SigmoidOf(v);
     case Activation::kTanh: return TanH(v);
     case Activation::kSwish: return v * SigmoidOf(parameter * v);
+    case Activation::kSoftplus: {  // without a power that overflows
+      const T scaled = parameter * v;
+      const T above = scaled > T(0) ? scaled : T(0);
+      return (above + LogPlus1(Exp(scaled > T(0) ? -scaled : scaled))) / parameter;
+    }
   }
   return v;
 }
@@ -75,6 +83,7 @@ OOC_ELEMENT T SlopeOf(Activation activation, T parameter, T v) {
       const T scaled = parameter * v;
       return SigmoidOf(scaled) * (T(1) + scaled * SigmoidOf(-scaled));
     }
+    case Activation::kSoftplus: return SigmoidOf(parameter * v);
     default: return T(1);
   }
 }

@@ -134,6 +134,8 @@ Result<CallActivation> ReadActivation(const Node& with, int64_t mode) {
     case CUDNN_POINTWISE_SIGMOID_FWD: return CallActivation{Activation::kSigmoid};
     case CUDNN_POINTWISE_SWISH_FWD:
       return CallActivation{Activation::kSwish, real(CUDNN_ATTR_POINTWISE_SWISH_BETA, 1.0)};
+    case CUDNN_POINTWISE_SOFTPLUS_FWD:
+      return CallActivation{Activation::kSoftplus, real(CUDNN_ATTR_POINTWISE_SOFTPLUS_BETA, 1.0)};
     case CUDNN_POINTWISE_ELU_FWD:
       return CallActivation{Activation::kElu, real(CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1.0)};
     case CUDNN_POINTWISE_RELU_FWD: {

@@ -49,6 +49,7 @@ double Activate(const Epilogue& epilogue, double v) {
     case Activation::kSigmoid: return 1 / (1 + std::exp(-v));
     case Activation::kTanh: return std::tanh(v);
     case Activation::kSwish: return v / (1 + std::exp(-p * v));
+    case Activation::kSoftplus: return std::log1p(std::exp(p * v)) / p;
   }
   return v;
 }

@@ -76,6 +76,7 @@ double Activated(const Epilogue& epilogue, double v) {
     case Activation::kSigmoid: return 1.0 / (1.0 + std::exp(-v));
     case Activation::kTanh: return std::tanh(v);
     case Activation::kSwish: return v / (1.0 + std::exp(-parameter * v));
+    case Activation::kSoftplus: return std::log1p(std::exp(parameter * v)) / parameter;
   }
   return v;
 }

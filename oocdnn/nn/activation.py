@@ -14,7 +14,7 @@ from oocdnn.errors import InvalidProblem
 from oocdnn.nn._modules import narrow, need_floating, need_like, wide
 from oocdnn.nn.layer import Layer
 
-__all__ = ["ELU", "ClippedReLU", "Identity", "ReLU", "Sigmoid", "Swish", "Tanh"]
+__all__ = ["ELU", "ClippedReLU", "Identity", "ReLU", "Sigmoid", "Softplus", "Swish", "Tanh"]
 
 
 class Activating(Layer):
@@ -141,20 +141,24 @@ class Tanh(Activating):
         return dy * (1 - y * y)
 
 
-class Swish(Activating):
-    """y = x / (1 + exp(-beta * x)): PyTorch's SiLU where beta is 1. Keeps x."""
+class _OfInput(Activating):
+    """Takes its derivative from x, which it keeps."""
 
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__()
         self.beta = number_of("beta", beta)
 
-    def spec(self) -> ActivationSpec:
-        return "swish", self.beta
-
     def forward(self, x: Any) -> Any:
         y = super().forward(x)
         self._keep(x)
         return y
+
+
+class Swish(_OfInput):
+    """y = x / (1 + exp(-beta * x)): PyTorch's SiLU where beta is 1. Keeps x."""
+
+    def spec(self) -> ActivationSpec:
+        return "swish", self.beta
 
     def _value(self, module: ModuleType, x: Any) -> Any:
         return x * logistic(module, x.dtype.type(self.beta) * x)
@@ -164,6 +168,21 @@ class Swish(Activating):
         scaled = x.dtype.type(self.beta) * x
         share = logistic(module, scaled)
         return dy * (share + scaled * share * (1 - share))
+
+
+class Softplus(_OfInput):
+    """y = log(1 + exp(beta * x)) / beta. Keeps x."""
+
+    def spec(self) -> ActivationSpec:
+        return "softplus", self.beta
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        beta = x.dtype.type(self.beta)
+        return module.logaddexp(beta * x, x.dtype.type(0)) / beta
+
+    def _gradient(self, module: ModuleType, x: Any, dy: Any) -> Any:
+        """Here what is kept is x."""
+        return dy * logistic(module, x.dtype.type(self.beta) * x)
 
 
 def logistic(module: ModuleType, x: Any) -> Any:

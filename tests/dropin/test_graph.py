@@ -147,6 +147,7 @@ def test_scale_then_bias_with_swapped_operands(graphs):
         ("SIGMOID_FWD", {}, "sigmoid", 0.0),
         ("ELU_FWD", {"ELU_ALPHA": 0.5}, "elu", 0.5),
         ("SWISH_FWD", {"SWISH_BETA": 1.5}, "swish", 1.5),
+        ("SOFTPLUS_FWD", {"SOFTPLUS_BETA": 1.5}, "softplus", 1.5),
     ],
 )
 def test_activations(graphs, mode, numbers, name, parameter):

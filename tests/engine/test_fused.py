@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 import oocdnn
 
 ACTIVATIONS = {"identity": None, "relu": "relu", "clip": ("clipped_relu", 6.0)}
-CURVED = {"elu": ("elu", 0.5), "sigmoid": "sigmoid", "tanh": "tanh", "swish": ("swish", 1.5)}
+CURVED = {
+    "elu": ("elu", 0.5),
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "swish": ("swish", 1.5),
+    "softplus": ("softplus", 0.5),
+}
 # With slopes that are exact: 0 and 1, or a half.
 STEPS = {"elu0": ("elu", 0.0), "swish0": ("swish", 0.0)}
 SPECS: dict[str, Any] = {**ACTIVATIONS, **CURVED, **STEPS}

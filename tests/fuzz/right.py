@@ -15,7 +15,16 @@ PROBLEMS = (
     "conv2d:fwd x2x2x6x6 w2x2x3x3 +bias +relu +maxpool2",
 )  # fmt: skip
 PLANS = ("direct n1 h2 slots 2", "reference", "n1", "k1 order nk slots 3", "direct h1 taper n1")
-ACTIVATIONS = (None, "relu", "sigmoid", "tanh", ("elu", 1.0), ("clipped_relu", 6.0), ("swish", 1.0))
+ACTIVATIONS = (
+    None,
+    "relu",
+    "sigmoid",
+    "tanh",
+    ("elu", 1.0),
+    ("clipped_relu", 6.0),
+    ("swish", 1.0),
+    ("softplus", 1.0),
+)
 
 
 class Sizes:

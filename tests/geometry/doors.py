@@ -45,6 +45,7 @@ class Activation(IntEnum):
     SIGMOID = 4
     TANH = 5
     SWISH = 6
+    SOFTPLUS = 7
 
 
 class PoolMode(IntEnum):

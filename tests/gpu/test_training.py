@@ -32,6 +32,7 @@ LAYERS = {
     "sigmoid": nn.Sigmoid,
     "tanh": nn.Tanh,
     "swish": nn.Swish,
+    "softplus": nn.Softplus,
     "identity": nn.Identity,
 }
 

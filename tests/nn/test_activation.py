@@ -19,6 +19,7 @@ LAYERS = {
     "sigmoid": (nn.Sigmoid, "Sigmoid()"),
     "tanh": (nn.Tanh, "Tanh()"),
     "swish": (nn.Swish, "SiLU()"),
+    "softplus": (lambda: nn.Softplus(2.0), "Softplus(2.0, threshold=1000)"),
     "identity": (nn.Identity, "Identity()"),
     "flatten": (nn.Flatten, "Flatten()"),
 }

@@ -26,6 +26,7 @@ ACTIVATIONS = {
     "sigmoid": (nn.Sigmoid, lambda x: 1 / (1 + math.exp(-x))),
     "tanh": (nn.Tanh, math.tanh),
     "swish": (nn.Swish, lambda x: x / (1 + math.exp(-x))),
+    "softplus": (lambda: nn.Softplus(2.0), lambda x: math.log(1 + math.exp(2 * x)) / 2),
     "swish2": (lambda: nn.Swish(2.0), lambda x: x / (1 + math.exp(-2 * x))),
 }
 SPECS = (None, "relu", ("clipped_relu", 0.75), ("elu", 0.5), "sigmoid", "tanh", ("swish", 2.0))

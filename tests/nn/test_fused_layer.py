@@ -20,6 +20,7 @@ ACTIVATIONS = {
     "sigmoid": "Sigmoid()",
     "tanh": "Tanh()",
     "swish": "SiLU()",
+    "softplus": "Softplus(1.0, 1000.0)",
 }
 EXACT = (None, "relu", ("clipped_relu", 6.0))
 

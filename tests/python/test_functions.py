@@ -126,6 +126,7 @@ def test_mirrored_filter(direction):
         ("tanh", "tanh", 0.0),
         ("swish", "swish", 1.0),
         (("swish", 1.7), "swish", 1.7),
+        (("softplus", 1.7), "softplus", 1.7),
     ],
 )
 def test_activations(activation, name, parameter):
