@@ -15,7 +15,7 @@ Keywords of all functions:
 - `groups`: C and K are split into as many groups.
 - `mode`: "cross_correlation", or "convolution", which mirrors the filter.
 - `activation`: None, "relu", "sigmoid", "tanh", ("clipped_relu", top), ("elu", alpha),
-  ("swish", beta).
+  ("swish", beta), ("softplus", beta).
 - `scale` (one number per output channel) and `residual` (shaped as the output).
 - `out`: the array to write; `alpha`, `beta`: factors of the result and of out's old values.
 - `math`: "fp32" or "tf32"; None means the context's.

@@ -50,8 +50,8 @@ class Saved:
     `bits` is an array of bytes of x's library and on its side, or None where nothing is needed. Of
     a max pool, for each element of z the place of the winner in its window, and one more value
     where relu or clipped relu are flat, in as few bits as that takes: 3 for 2x2, 4 for 3x3. Without
-    a max pool, where the activation is one of the two, a bit for each element of y. Behind elu,
-    sigmoid, tanh and swish instead, for each element of z (of y where averages are pooled) the
+    a max pool, where the activation is one of the two, a bit for each element of y. Behind
+    smooth activations instead, for each element of z (of y where averages are pooled) the
     slope, which is the activation's derivative at the value, in x's type; of a max pool the
     winner's place follows it in a byte, or two where a window has more than 256 places. Rows along
     W begin with a byte of their own, elements follow each other from the lowest bit on.

@@ -157,6 +157,13 @@ struct Word {
 constexpr const char* kTypes = "f32, f64, f16 or bf16, with /tf32 or without";
 constexpr const char* kStrides = "strides such as xs:48x16x4x1, or a layout such as xs:nhwc";
 
+#define OOC_ROW(name, number, word, example, ...) example
+constexpr const char* kEpilogueWords =
+    "+scale, +bias, +residual0.5, one of" OOC_ACTIVATIONS(OOC_ROW)
+    ", one of +maxpool2 +avgpool2x3 +avgpoolin2, +saved, +clipped or +sloped, +dw, +db, +sums, "
+    "+prenorm, one of +prerelu and the like; each once";
+#undef OOC_ROW
+
 constexpr Word kWords[] = {
     {"xs:", "strides of x", kStrides, ReadStrideWord<Operand::kX>},
     {"ws:", "strides of w", kStrides, ReadStrideWord<Operand::kW>},
@@ -191,15 +198,7 @@ constexpr Word kWords[] = {
     {"alpha", "alpha", "a number such as alpha2", ReadAlpha},
     {"beta", "beta", "a number such as beta1", ReadBeta},
     {"flip", "flip", "flip", ReadFlip},
-    {"+", "",
-#define OOC_ROW(name, number, word, example, ...) example
-     "+scale, +bias, +residual0.5, one of" OOC_ACTIVATIONS(
-         OOC_ROW) ", one of +maxpool2 +avgpool2x3 "
-                  "+avgpoolin2, +saved, +clipped or +sloped, +dw, +db, +sums, +prenorm, one of "
-                  "+prerelu and the "
-                  "like; each once",
-#undef OOC_ROW
-     ReadEpilogue},
+    {"+", "", kEpilogueWords, ReadEpilogue},
 };
 
 Status Expected(std::string_view word, const char* expected) {

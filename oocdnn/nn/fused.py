@@ -25,7 +25,7 @@ class ConvBiasActPool(Layer):
     The arguments before `activation` are those of `Conv1d`, `Conv2d` and `Conv3d`.
 
     activation: None, "relu", "sigmoid", "tanh", ("clipped_relu", top), ("elu", alpha),
-        ("swish", beta).
+        ("swish", beta), ("softplus", beta).
     pool: an `oocdnn.Pool`, or a number (or one per axis) for a maximum of windows of that size that
         touch; None: z is y.
     rank: how many spatial axes there are.
