@@ -74,8 +74,8 @@ typedef enum oocdnn_activation {
   OOCDNN_ELU = 3,          /* v > 0 ? v : parameter * (exp(v) - 1) */
   OOCDNN_SIGMOID = 4,
   OOCDNN_TANH = 5,
-  OOCDNN_SWISH = 6,        /* v * sigmoid(parameter * v) */
-  OOCDNN_SOFTPLUS = 7      /* log(1 + exp(parameter * v)) / parameter */
+  OOCDNN_SWISH = 6,   /* v * sigmoid(parameter * v) */
+  OOCDNN_SOFTPLUS = 7 /* log(1 + exp(parameter * v)) / parameter */
 } oocdnn_activation;
 
 typedef enum oocdnn_pool_mode {
@@ -514,11 +514,12 @@ OOCDNN_API oocdnn_status oocdnn_price_chain_backward(oocdnn_context* context,
  * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the
  * place of the winner in its window, in row-major order, and one more value where relu or clipped
  * relu are flat: the least number of bits. Without one, where the activation is one of the two, for
- * each element of y a bit that is 1 where a gradient passes. Behind elu, sigmoid, tanh, swish and softplus
- * instead, for each element of z, of y where averages are pooled, the slope: the derivative at what
- * was activated, in the type of the tensors and of the gradients; of a maximum that of the winner,
- * whose place follows in the least number of bytes, lowest first. Rows along W, in the order
- * N K [D] H, begin with a byte of their own; elements follow each other from the lowest bit on. */
+ * each element of y a bit that is 1 where a gradient passes. Behind elu, sigmoid, tanh, swish and
+ * softplus instead, for each element of z, of y where averages are pooled, the slope: the
+ * derivative at what was activated, in the type of the tensors and of the gradients; of a maximum
+ * that of the winner, whose place follows in the least number of bytes, lowest first. Rows along W,
+ * in the order N K [D] H, begin with a byte of their own; elements follow each other from the
+ * lowest bit on. */
 OOCDNN_API oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
                                             const oocdnn_operands* operands, int64_t* bytes);
 

@@ -72,7 +72,7 @@ NEAREST: dict[str, tuple[str, ...]] = {
     "native/store": ("native", "python", "model"),
     "native/planner": ("native", "python", "model"),
     "native/calibrate": ("native", "python", "model"),
-    "native/library": ("native", "python", "model"),
+    "native/library": ("engine", "native", "python"),
     "native/capi": ("abi", "native", "python", "engine"),
     "native/shim": ("dropin", "gpu"),
     "native/dropin": ("dropin",),
