@@ -43,13 +43,11 @@ enum class Math : int { kFp32 = 0, kTf32 = 1 };
 
 // Whether its derivative takes other values than 0 and 1.
 constexpr bool IsSmooth(Activation activation) {
-  switch (activation) {
-#define OOC_ROW(name, number, word, example, parameter, smooth) \
-  case Activation::k##name: return smooth;
-    OOC_ACTIVATIONS(OOC_ROW)
+#define OOC_ROW(name, number, word, example, parameter, smooth) smooth,
+  constexpr bool kSmooth[kActivations] = {OOC_ACTIVATIONS(OOC_ROW)};
 #undef OOC_ROW
-  }
-  return false;
+  const int number = static_cast<int>(activation);
+  return number >= 0 && number < kActivations && kSmooth[number];
 }
 
 // The tensors of a convolution. kX, kW, kY name a place, whatever the direction: in backward data

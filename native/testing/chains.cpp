@@ -88,7 +88,7 @@ std::vector<int64_t> SourcesFor(const std::vector<Problem>& chain, const Problem
   };
   const auto sum = shaped(link, Operand::kY);
   std::vector<int64_t> sources;
-  if (shaped(chain.size() == 0 ? link : chain[0], Operand::kX) == sum) sources.push_back(kFromX);
+  if (shaped(chain.empty() ? link : chain[0], Operand::kX) == sum) sources.push_back(kFromX);
   for (size_t i = 0; i < chain.size(); ++i) {
     if (shaped(chain[i], chain[i].output()) == sum) sources.push_back(static_cast<int64_t>(i));
   }

@@ -86,8 +86,8 @@ class Searcher {
   }
 
   [[nodiscard]] ProgramCandidate CandidateWith(int64_t samples, int ring) const {
-    std::vector<int> engines;
-    for (size_t i = 0; i < rates_.size(); ++i) engines.push_back(Fastest(i, samples));
+    std::vector<int> engines(rates_.size());
+    for (size_t i = 0; i < engines.size(); ++i) engines[i] = Fastest(i, samples);
     return CandidateOf(samples, engines, ring);
   }
 
