@@ -77,8 +77,8 @@ class Tiles {
     return found;
   }
 
-  // Of tiles of so many channels, from small to large until the next would take too long, as far as
-  // they are missing under the key; that of the largest.
+  // Measures the rates of tiles with these channels that are missing under the key, from small to
+  // large until the next would take too long. Returns the rate of the largest tile.
   FoundRate Rates(int engine, const std::string& key, const Channels& channels) {
     FoundRate largest;
     for (int64_t rows = least_rows_; rows <= most_rows_; rows *= growth_) {

@@ -36,8 +36,9 @@ struct PreparedTiles {
   [[nodiscard]] bool fuses() const { return parts.front().fuses; }
 };
 
-// Tiles of a tensor that nodes of a program share, as one of them sees them: of the samples of a
-// tile all that there is, plain, and in the type of the caller's.
+// Tiles of a tensor that several nodes use, as one of them sees them: whole samples without
+// padding, in a plain layout and in the caller's type. Nodes whose own layout differs copy from and
+// to them.
 struct SharedTiles {
   std::vector<int64_t> slot;  // offsets into the arena
   TileLayout usual, ends;
@@ -49,8 +50,9 @@ struct Booking {
   PreparedTiles usual, ends;                         // `ends`: the short tiles of a taper, if any
   std::array<std::vector<int64_t>, kOperands> slot;  // offsets into the arena
   InPlace in_place{};  // tiles are parts of the caller's own memory, and there are no slots
-  // Between links of a chain: tiles have slots, and are neither fetched nor drained. `relays`: that
-  // of z is copied to the next link's x, which does not lie as a finishing pass could write it.
+  // Operands whose tiles have slots and are neither fetched nor drained by this node: other nodes
+  // leave them there, or read them. `relays`: the tile of z is copied to the next link's x, whose
+  // layout a finishing pass cannot write.
   std::array<bool, kOperands> inner{};
   bool relays = false;
   // Rows of an inner x that the next tile of a sweep has too, beside the tile, whose memory others

@@ -54,7 +54,7 @@ NormArgs NormOf(const Problem& problem, const Step& step, Operand operand) {
   return args;
 }
 
-// The first entry of a tile in a table that holds those of the whole tensor.
+// The address of the tile's first entry in a table of the whole tensor.
 void* EntriesOf(void* table, DType type, const NormArgs& args, const Box& box) {
   const int64_t first = args.EntryOf(box.origin[0], box.origin[1], box.origin[2]);
   return static_cast<char*>(table) + first * SizeOf(type);

@@ -79,7 +79,8 @@ constexpr int Index(Operand operand) { return static_cast<int>(operand); }
 enum SumNumber : int { kSumOf, kSquaresOf, kCountOf, kMeanOf, kDeviationsOf };
 constexpr int64_t kSumNumbers = 5;
 constexpr int64_t kSumPair = 2;  // of a caller who wants the first two, see Problem::pairs
-// Whether it is a table, which is small: all of it stays on the device from the first tile on.
+// True for the prologue and the sums: small tables, all of which the device holds from the first
+// tile on.
 constexpr bool IsTable(Operand operand) {
   return operand == Operand::kPrologue || operand == Operand::kSums;
 }

@@ -1,7 +1,7 @@
 // Program: problems in the order in which they run, and the tensors that they share.
 //
-// A call is a program of one node. A chain (geom/chain.hpp) and the gradients of a chain
-// (geom/gradient_chain.hpp) are programs of several nodes.
+// Chains (geom/chain.hpp) and the gradients of chains (geom/gradient_chain.hpp) are programs. A
+// call of one problem needs none; the tile loop runs it as one node.
 #pragma once
 
 #include <array>
@@ -53,9 +53,9 @@ class Program {
   [[nodiscard]] const ProgramTensor* TensorOf(size_t node, Operand operand) const;
   // True for a tensor that nodes pass to each other, or that is written for nobody.
   [[nodiscard]] bool IsInner(size_t node, Operand operand) const;
-  // The operands that the node neither fetches from the caller nor leaves to the caller: inner
-  // ones and, in a traversal by samples, the caller's tensors that an earlier node has fetched. In
-  // a traversal by rows each node can fetch for itself.
+  // The operands that the node neither fetches from the caller nor leaves to the caller. By rows
+  // these are the inner ones, since each node can fetch for itself. By samples they include the
+  // caller's tensors that an earlier node has fetched.
   [[nodiscard]] std::array<bool, kOperands> PassedTo(size_t node) const;
 
   // Adds a node; returns its number.

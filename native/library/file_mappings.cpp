@@ -85,8 +85,8 @@ bool InHeap(const AddressRange& range) {
   return range.begin >= begin && range.end <= reinterpret_cast<intptr_t>(sbrk(0));
 }
 
-// True if a page of plain memory belongs to a file or to shared memory, and if the kernel does
-// not tell. Bit 61 says so of a page that is there, which reading it ensures.
+// True if the first or the last page belongs to a file or to shared memory, or if the kernel does
+// not tell. The pages are read first: bit 61 is valid for resident pages only.
 bool MayBeShared(const Member& member) {
   if (member.tensor().in_file() || IsReached(member.tensor().location.tier)) return false;
   const AddressRange range = member.range();

@@ -9,7 +9,8 @@
 
 namespace oocdnn {
 
-// Operands that the caller does not have, see Program::PassedTo.
+// Operands that a node neither fetches from the caller nor leaves to the caller, see
+// Program::PassedTo.
 using Inner = std::array<bool, kOperands>;
 
 // Missing pointers, an output that overlaps an input, a file that is too short for its tensor.

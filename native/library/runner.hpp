@@ -45,7 +45,8 @@ class Runner {
     const Progress& progress;
     Arena& arena;
   };
-  // A call of a program. `then`: as for TileLoop::Run.
+  // A call of a program. `then`: the caller's stream, if it continues when all work is done and the
+  // host does not wait.
   struct ProgramCall {
     const Program& program;
     const std::vector<OperandViews>& tensors;
@@ -61,7 +62,7 @@ class Runner {
     bool device_is_short = false;
   };
 
-  // Makes attempts within less and less memory until one lacks none. `attempt(budget)` is an error
+  // Makes attempts within less and less memory until one has enough. `attempt(budget)` is an error
   // where there is no plan.
   template <class Try>
   Status MakeAttempts(int64_t budget, const Arena& arena, const Try& attempt);

@@ -48,21 +48,22 @@ class Session {
   [[nodiscard]] Arena& arena() { return *arena_; }
   [[nodiscard]] Slabs& slabs() { return *slabs_; }
   [[nodiscard]] SectionBuffers& buffers() { return *buffers_; }
-  // Makes all later work wait for what is now in the caller's stream, which it returns: null where
-  // the device has no such streams.
+  // Makes all later work wait for the work that is now in the caller's stream. Returns that stream,
+  // null where the device has no such streams.
   Result<Stream> Follow(void* stream);
   // Waits for what runs.
   Status Settle() { return loop().Settle(); }
   // Settles, and frees the arena for what needs device memory of its own.
   Status FreeArena();
-  // Calls `make`, which prepares an engine. A device that times engines allocates memory for that,
-  // and so does a search that times plans; the arena's memory is released for them meanwhile.
+  // Calls `make`, which prepares engines or searches for a plan. A device that times engines
+  // allocates memory for that, and so does a search that times plans; the arena's memory is
+  // released for them meanwhile.
   template <class Make>
   auto BesideArena(const Make& make) -> decltype(make());
   // Frees all memory.
   Status Release();
-  // Before the plans of what may still run are gone: waits for it, and writes the trace that was
-  // asked for. Nothing in a forked child.
+  // Waits for what runs, and writes the trace that was asked for; does nothing in a forked child.
+  // To be called before plans are destroyed.
   void End();
 
  private:

@@ -150,7 +150,8 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   if (report.ok() || !IsRefusal(report.status())) return report;
   bool transient = IsTransient(report.status());
   report = Attempt(device, request, profile, false, prepared, search);
-  // Gradients together are worth it where they cost less than apart, and those have their least.
+  // A joint pass of several gradients gets no last resort: passes for each of them have one, and
+  // are faster then.
   if (!report.ok() && IsRefusal(report.status()) && !request.problem.also.any()) {
     transient = transient || IsTransient(report.status());
     report = AttemptLeast(device, request, profile, prepared, std::move(report).status());

@@ -31,7 +31,7 @@ Windows1 WindowsOf(const PoolBackwardArgs& args, int axis, int64_t row) {
   return {first - origin, end - origin, at - first * pool.stride[axis]};
 }
 
-// How many elements along an axis an average of the tile's row of dz has counted.
+// The number of elements along an axis that the average of window `z` divides by.
 int64_t CountedAt(const PoolBackwardArgs& args, int axis, int64_t z) {
   const Pool& pool = args.pool;
   const int64_t extent = args.extent[axis];

@@ -16,7 +16,7 @@
 namespace oocdnn {
 namespace {
 
-// Steps that are walked; those behind them are taken to be as the second half of these.
+// The most steps that are simulated. Later steps take the mean time of the second half of these.
 constexpr int64_t kWalk = 128;
 
 // Of a tile that is read in one type and written in the other.

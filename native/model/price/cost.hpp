@@ -159,9 +159,9 @@ Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
 double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts,
                       const ConvShape& tile);
 
-// Exact bytes and busy times of a candidate; `seconds` is the lower bound that the busiest engine
-// sets, or the wire (their sum on shared engines, where it is the price). Copies inside the device
-// use what computes, and hide behind nothing.
+// Exact bytes and busy times of a candidate. `seconds` is a lower bound: the longest of the three
+// stages, the wire and the host; on shared engines the sum of the stages. Copies inside the device
+// count as computing.
 Cost CostOf(const Rates& rates, const Totals& totals);
 
 // About the least time by the wire alone where it is shared: the first fetches and the last drain

@@ -10,8 +10,8 @@
 
 namespace oocdnn {
 
-// Budget, bounce memory and engines are the same in the requests of all nodes. Operands that nodes
-// pass to each other are in the tier kTile.
+// Budget, bounce memory and engines are the same in the requests of all nodes. Operands that a node
+// does not fetch itself (Program::PassedTo) are in the tier kTile.
 struct ProgramRequest {
   Program program;
   std::vector<PlanRequest> nodes;
@@ -23,13 +23,13 @@ struct ProgramRequest {
 };
 
 struct ProgramCandidate {
-  // In a traversal by rows that of the last node, which cuts its batch and its rows (ChainTiles);
-  // by samples that of the first node, which cuts its batch.
+  // By rows: the tiling of the last node, which cuts the batch and the rows (ChainTiles). By
+  // samples: the tiling of the first node, which cuts the batch.
   Tiling tiling;
   std::vector<int> engine;  // by node, an index into PlanRequest::engines
   int ring = 1;             // slots of each tensor that is the caller's and moves with the tiles
-  // Rows that tiles share along the last axis that is cut are kept from one to the next, not
-  // computed again.
+  // Along the last axis that is cut, tiles keep shared rows for the next tile instead of computing
+  // them again.
   bool sweeps = false;
 
   [[nodiscard]] int64_t samples() const { return tiling.length[Index(Axis::kN)]; }

@@ -77,7 +77,8 @@ int64_t PieceOf(const Problem& problem, Operand operand, int dimension);
 
 // The dimension of the operand's box that `axis` moves; it must move one.
 int DimensionOf(const Problem& problem, Operand operand, Axis axis);
-// `operand`, or the sum for the operands that are shaped as it is.
+// An operand of the same shape: the sum for the old output and the residual, x for the input, w for
+// dw, else the operand itself.
 Operand ShapedAs(const Problem& problem, Operand operand);
 
 }  // namespace oocdnn

@@ -33,8 +33,9 @@ struct Known {
   std::chrono::steady_clock::time_point started{};
 };
 
-// A short call asks for a smaller team each time. The ended threads are not started again for it:
-// the system had room for them this recently.
+// For so long after a team was started, the system is taken to have room for its threads, also for
+// those that have ended since. Short calls ask for smaller teams, and to start threads for each of
+// them would be slow.
 constexpr std::chrono::milliseconds kRoomStays(200);
 
 // One of these threads.
