@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "device/wrap/wrap.hpp"
+#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
 #include "model/search/refine.hpp"
 #include "model/search/sample.hpp"
@@ -13,7 +14,7 @@
 namespace oocdnn {
 namespace {
 
-// What a remembered plan would have been chosen from, for who asks.
+// Adds the candidates and the refusals of a new search to a remembered plan.
 void AddOthers(const Profile& profile, PlanReport* report) {
   Result<PlanSearch> search =
       Search(WithoutBounce(report->request), report->rate_updates.AddedTo(profile));
@@ -59,6 +60,7 @@ Result<double> Context::Price(const Program& program, const std::vector<OperandV
              session_->TakeTurn(rows ? "oocdnn_price_chain" : "oocdnn_price_chain_backward"));
   OOC_ASSIGN(const std::vector<OperandViews> tensors,
              LocateOperands(session_->device(), program, operands));
+  OOC_TRY(CheckFileMappings(program, tensors));
   if (program.front().shape.n == 0) return 0.0;
   return planner_.Price(
       program, TermsOf(*session_, program, tensors, session_->BudgetFor(tensors), workspace));
