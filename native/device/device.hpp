@@ -278,7 +278,7 @@ class Device {
   // Makes host memory of the caller's as good, until UnpinHost; it must live as long.
   virtual Status PinHost(void* memory, int64_t bytes) = 0;
   virtual void UnpinHost(void* memory, int64_t bytes) = 0;
-  // Where the caller's memory [memory, memory + bytes) is; its two ends are looked at.
+  // The location of the caller's memory [memory, memory + bytes), by a look at its two ends.
   virtual Result<Location> Locate(const void* memory, int64_t bytes) = 0;
 
   virtual Result<Stream> CreateStream(const char* name) = 0;

@@ -30,7 +30,7 @@ constexpr int64_t kFromOutside = -2;  // the caller, if there is a residual
 // compute.
 Result<Program> MakeChain(const std::vector<Problem>& links, const std::vector<int64_t>& residual);
 
-// Where a link's residual comes from.
+// The source of a link's residual: the number of a link, kFromX or kFromOutside.
 int64_t ResidualOf(const Program& chain, size_t link);
 
 // Links [begin, end) as they run depth first: all but the last write a z, which is the next one's

@@ -28,7 +28,7 @@ struct ProgramTensor {
   bool outer = false;  // the tensor is in the caller's memory
 };
 
-// How tiles pass through the nodes.
+// The kind of tiles that pass through all nodes.
 enum class Traversal {
   kRows,     // tiles are ranges of samples and of rows of the last result; see ChainTiles
   kSamples,  // tiles are ranges of samples

@@ -1,4 +1,4 @@
-// What a context is created with.
+// The options of a context.
 #pragma once
 
 #include <cstdint>

@@ -35,8 +35,8 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
   return engines;
 }
 
-// Whoever wants several gradients asks for them in one pass at each call, and is content with less.
-// What the device has left may change.
+// Callers that want several gradients ask for a joint pass at each call, and fall back to single
+// passes. A refusal for lack of memory on the device is not kept: the free memory may change.
 bool StaysRefused(const Problem& problem, int64_t budget, const Status& why) {
   if (!problem.also.any()) return false;
   return why.code() == Code::kUnsupported ||
@@ -56,7 +56,7 @@ std::string Planner::KeyOf(const Problem& problem, const Terms& terms) {
   return key;
 }
 
-// Which operands are one tensor is told by the number of its first use.
+// The number of a tensor's first use identifies the tensor.
 std::string Planner::KeyOf(const Program& program, const std::vector<Terms>& terms) {
   std::string key(program.traversal() == Traversal::kRows ? "rows" : "samples");
   for (size_t i = 0; i < program.size(); ++i) {

@@ -77,7 +77,7 @@ bool IsOrdered(const Program& program, const std::vector<OperandViews>& tensors)
     const Inner passed = program.PassedTo(i);
     for (int o = 0; o < kOperands; ++o) {
       const TensorView& tensor = tensors[i][o];
-      const bool own = program[i].Has(static_cast<Operand>(o)) && !passed[o] && !tensor.in_file();
+      const bool own = program[i].Has(static_cast<Operand>(o)) && !passed[o];
       if (own && IsReached(tensor.location.tier)) return true;
     }
   }

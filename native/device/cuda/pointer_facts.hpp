@@ -18,7 +18,7 @@ struct PointerFacts {
   [[nodiscard]] bool host() const { return type == CU_MEMORYTYPE_HOST || managed != 0; }
 };
 
-// Of memory at this address, as the GPU of that ordinal sees it.
+// The location of memory at this address for the GPU of that ordinal.
 Location LocationOf(const PointerFacts& facts, uint64_t address, int ordinal);
 
 // Of the first of so many bytes, at least one; nothing is known where it is not known of all of

@@ -88,7 +88,7 @@ struct PoolForwardAny {
           static_cast<Activation>(given.activation)},
         clip(f.activation <= Activation::kClippedRelu
                  ? Clip<T>::Of(given.activation, static_cast<T>(given.parameter))
-                 : Clip<T>::Of(0, T(0))) {}
+                 : Clip<T>::Of(static_cast<int>(Activation::kIdentity), T(0))) {}
 
   OOC_MEMBER void Load(const PoolForwardWalk&, int, int) {}
 
