@@ -322,6 +322,15 @@ def test_parts_with_a_larger_workspace_are_doubled_once_more() -> None:
     assert division.parts == {("large",): 16}
 
 
+def test_parts_are_doubled_while_a_larger_workspace_shrinks() -> None:
+    division = Division()
+    for most, count in ((100, 2), (45, 4), (70, 8), (55, 16), (47, 32)):
+        assert division.divides(timeline(most), 40, ran)
+        assert division.parts == {("large",): count}
+    assert not division.divides(timeline(39), 40, ran)
+    assert division.parts == {("large",): 32}
+
+
 def test_what_lasts_does_not_count_against_parts() -> None:
     """As the state of an optimizer, which the first recorded step does not have."""
     division = Division()

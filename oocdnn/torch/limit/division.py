@@ -12,8 +12,8 @@ from oocdnn.torch.limit.parts import MOST
 from oocdnn.torch.limit.table import Signature
 
 CONTINUED = 4  # times at most
-# Recordings in a row that may need as much as before: fewer images can lead to a faster algorithm
-# with a larger workspace.
+# Recordings in a row that may need no less than the one before: fewer images can lead to a faster
+# algorithm with a larger workspace, which more parts make smaller again.
 MISSES = 2
 TIGHT = 16  # an operation that leaves less than this part of the room leaves little to gaps
 
@@ -27,7 +27,8 @@ class Division:
         best: Those of the best recording so far.
         needed: Most bytes that an operation needed there, beyond those that are in use when the
             step begins: the optimizer allocates its state at the end of the first step.
-        misses: Recordings in a row that were not better.
+        latest: What the latest recording needed.
+        misses: Recordings in a row that needed no less than the one before.
         settled: True once more parts are not wanted, or did not help.
         continued: Times that a plan did not keep to the limit.
     """
@@ -35,6 +36,7 @@ class Division:
     parts: dict[Signature, int] = field(default_factory=dict)
     best: dict[Signature, int] = field(default_factory=dict)
     needed: float = math.inf
+    latest: float = math.inf
     misses: int = 0
     settled: bool = False
     continued: int = 0
@@ -56,10 +58,10 @@ class Division:
         most = max(certain)
         needed = most - timeline.operations[0].first_bytes
         first, recorded = self.needed == math.inf, self.parts
+        self.misses = 0 if needed < self.latest else self.misses + 1
+        self.latest = needed
         if needed < self.needed:
-            self.needed, self.best, self.misses = needed, recorded, 0
-        else:
-            self.misses += 1
+            self.needed, self.best = needed, recorded
         if most > room and self.misses < MISSES:
             self.parts = self._doubled(timeline, certain, room, ran, range(len(certain)))
             if first or self.parts != recorded:
@@ -87,7 +89,8 @@ class Division:
         for positions in (range(forward), range(forward, count)):
             if self.parts == recorded:
                 self.parts = self._doubled(timeline, certain, room - excess, ran, positions)
-        self.needed, self.misses, self.settled = math.inf, 0, self.parts == recorded
+        self.needed = self.latest = math.inf
+        self.misses, self.settled = 0, self.parts == recorded
         return not self.settled
 
     def _doubled(
