@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import Tensor
 
 import oocdnn.torch.limit
-from oocdnn.torch.limit import fused
+from oocdnn.torch.limit import fused, programs
 
 SHAPE = (3, 8)
 
@@ -171,3 +171,57 @@ def test_a_machine_without_a_compiler_generates_no_kernels(monkeypatch: pytest.M
         assert not fused.is_there(OnGpu())  # type: ignore[arg-type]
     assert not fused.is_there(OnGpu())  # type: ignore[arg-type]
     fused._compiles.cache_clear()
+
+
+def test_a_result_overwrites_what_only_its_kernel_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[int, int | None]] = []
+
+    def kernel(self: fused.Kernel, x: Tensor, out: Tensor | None = None) -> Tensor:
+        made = torch.relu(x) if out is None else out.copy_(torch.relu(x))
+        written.append((x.data_ptr(), None if out is None else out.data_ptr()))
+        return made
+
+    def relu_of(builder: programs._Builder, slot: int) -> Tensor:
+        expression = fused.apply("relu", fused.Input(slot, builder.values[slot]))
+        return builder.values[builder.slot(expression)]
+
+    monkeypatch.setattr(fused.Kernel, "__call__", kernel)
+    x = torch.randn(SHAPE)
+    before = x.clone()
+
+    builder = programs._Builder([x], True)
+    assert torch.equal(relu_of(builder, builder.emit(torch.neg, (programs._Slot(0),))), (-x).relu())
+    assert written[-1][0] == written[-1][1]
+    program = programs.Program(builder.steps, 1)
+    assert torch.equal(program([x]), (-x).relu())
+    assert written[-1][0] == written[-1][1]
+    assert torch.equal(x, before)
+
+    for run in (None, lambda one: one, lambda one: one[:2]):  # a leaf, itself, and a part of it
+        builder = programs._Builder([x], True)
+        slot = 0 if run is None else builder.emit(run, (programs._Slot(0),))
+        relu_of(builder, slot)
+        assert written[-1][1] is None
+        assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "over"),
+    [
+        (torch.empty(3, 8), True),
+        (torch.empty(8, 3).t(), False),
+        (torch.empty(1, 8), False),
+        (torch.empty(3, 8, dtype=torch.float16), False),
+    ],
+)
+def test_a_kernel_overwrites_operands_of_the_form_of_its_result(tensor: Tensor, over: bool) -> None:
+    x, y = fused.Input(0, torch.empty(3, 8)), fused.Input(1, tensor)
+    kernel = fused.Kernel(fused.apply("add", x, y, dtype=torch.float32), stride=(8, 1))
+    assert kernel.over == ({0, 1} if over else {0})
+
+
+def test_a_kernel_overwrites_nothing_that_it_reads_in_another_order() -> None:
+    x = torch.empty(8, 8)
+    straight, across = fused.Input(0, x), fused.Input(0, x.t())
+    kernel = fused.Kernel(fused.apply("add", straight, across), stride=(8, 1))
+    assert kernel.over == set()

@@ -205,7 +205,12 @@ def _inputs(expression: Expression) -> list[Input]:
 
 
 class Kernel:
-    """Computes an expression from the tensors in its slots, in the order of `slots`."""
+    """Computes an expression from the tensors in its slots, in the order of `slots`.
+
+    Attributes:
+        over: Slots whose tensor the result may overwrite: it has their form, and each of its
+            elements is computed from the element in its place.
+    """
 
     def __init__(self, expression: Expression, stride: tuple[int, ...]) -> None:
         self._size, self._stride, self._dtype = expression.shape, stride, expression.dtype
@@ -214,6 +219,9 @@ class Kernel:
             inputs.setdefault((one.slot, _place(one.tensor)), one)
         self.slots = tuple(one.slot for one in inputs.values())
         self._offsets = tuple(one.offset for one in inputs.values())
+        form = (self._size, stride, self._dtype, 0)
+        self.over = {one.slot for one in inputs.values() if _form(one) == form}
+        self.over -= {slot for slot in self.slots if self.slots.count(slot) > 1}
         views = [one.tensor.expand(expression.shape).stride() for one in inputs.values()]
         axes = _merged(expression.shape, [stride, *views])
         if len(axes) > _MOST_AXES:
@@ -279,6 +287,10 @@ class Kernel:
         )
         if _kernels.LAUNCHES and kernel is not None:  # Triton's interpreter gives none
             self._launches[key] = kernel[(*self._grid, 1, 1)]
+
+
+def _form(one: Input) -> tuple[torch.Size, tuple[int, ...], torch.dtype, int]:
+    return one.shape, one.tensor.stride(), one.dtype, one.offset
 
 
 def _stream(device: int) -> int | None:

@@ -28,13 +28,17 @@ class _Step:
 
     Args:
         free: Slots that no later step reads.
+        over: One of them, whose tensor the result overwrites.
     """
 
     run: Callable[..., Tensor]
     operands: tuple[Any, ...]
     free: tuple[int, ...] = ()
+    over: int | None = None
 
     def value(self, slots: list[Tensor | None]) -> Tensor:
+        if self.over is not None:
+            return self.run(*self._given(slots), out=slots[self.over])
         return self.run(*self._given(slots))
 
     def into(self, out: Tensor, slots: list[Tensor | None]) -> Tensor:
@@ -111,12 +115,18 @@ class _Builder:
 
     def emit(self, run: Callable[..., Tensor], operands: tuple[Any, ...]) -> int:
         step = _Step(run, operands)
+        if isinstance(run, fused.Kernel):
+            step.over = next((slot for slot in run.over if self._is_temporary(slot)), None)
         self.values.append(step.value(self.values))
         self.steps.append(step)
         for operand in operands:
             if isinstance(operand, _Slot) and operand.at >= self._leaves:
                 self.values[operand.at] = None  # in a tree nobody else reads it
         return len(self.values) - 1
+
+    def _is_temporary(self, slot: int) -> bool:
+        """Whether a value has a storage of its own. In a tree only one step reads it."""
+        return slot >= self._leaves and _owns(self.values[slot], self.values[: self._leaves])
 
     def call(self, call: Call) -> fused.Expression:
         kind = KINDS[call.name]
