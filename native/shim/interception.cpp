@@ -26,7 +26,8 @@ std::optional<int64_t> GivenBudget() {
   return bytes.ok() && bytes.value() > 0 ? std::optional(bytes.value()) : std::nullopt;
 }
 
-// The client's part of a limit within which its training is planned; the plan counts workspaces.
+// The client's part of a limit within which its training is planned. The plan counts workspaces, and
+// the client takes an engine with less where there is no room for one.
 std::optional<int64_t> PlannedBytes() {
   const auto limit = Get(Var::kLimit);
   if (!limit || !Get(Var::kPlan)) return std::nullopt;
@@ -40,7 +41,7 @@ int64_t MostWorkspace() {
   if (TotalWorkspace()) return 0;
   int64_t most = kMostWorkspace;
   if (const auto planned = PlannedBytes()) {
-    most = std::min(most, *planned);
+    most = *planned;
   } else if (const auto given = GivenBudget()) {
     most = *given;
   } else if (const int64_t free = FreeBytes(); free > 0) {

@@ -221,9 +221,10 @@ def test_a_planned_program_has_room_for_workspaces(graphs, monkeypatch):
     monkeypatch.setenv("OOCDNN_BUDGET", str(2**20))
     graph = Problem(graphs).graph
 
-    def is_offered() -> bool:
+    def is_offered(nbytes: int = 2**21) -> bool:
         configs = graphs.configurations(graph, MOST)
-        return 2**21 in [graphs.get(one, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0] for one in configs]
+        sizes = [graphs.get(one, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0] for one in configs]
+        return nbytes in sizes
 
     assert not is_offered()
     monkeypatch.setenv("OOCDNN_LIMIT", str(2**30))
@@ -232,6 +233,10 @@ def test_a_planned_program_has_room_for_workspaces(graphs, monkeypatch):
     assert is_offered()
     monkeypatch.setenv("OOCDNN_LIMIT", str(2**21))
     assert not is_offered()
+    monkeypatch.setenv("OOC_FAKE_HUNGRY", str(2**32))  # more than others may have
+    assert not is_offered(2**33)
+    monkeypatch.setenv("OOCDNN_LIMIT", str(2**34))
+    assert is_offered(2**33)
 
 
 def notes_of(graphs, config) -> list[int]:
