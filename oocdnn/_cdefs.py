@@ -412,6 +412,16 @@ typedef struct oocdnn_steering {
   int64_t reserved;
   int32_t found;
 } oocdnn_steering;
+typedef struct oocdnn_heap_trim {
+  int64_t group;
+  int64_t bytes;
+} oocdnn_heap_trim;
+typedef struct oocdnn_trimming {
+  const oocdnn_heap_trim* trims;
+  int64_t trim_count;
+  int64_t reserved;
+  int32_t found;
+} oocdnn_trimming;
 typedef enum oocdnn_way { OOCDNN_WAY_OUT = 0, OOCDNN_WAY_IN = 1 } oocdnn_way;
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
@@ -533,6 +543,9 @@ oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap,
                                            const oocdnn_steering_search* search,
                                            oocdnn_progress progress, void* progress_user,
                                            oocdnn_steering* steering);
+oocdnn_status oocdnn_find_trims(const oocdnn_heap* heap,
+                                           const oocdnn_heap_step* requests, int64_t limit,
+                                           oocdnn_trimming* trimming);
 oocdnn_status oocdnn_create_swapper(int32_t ordinal, oocdnn_swapper** swapper);
 void oocdnn_destroy_swapper(oocdnn_swapper* swapper);
 oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes,

@@ -108,6 +108,23 @@ def steered(
     return NativeSteering(made.end, made.reserved, acts)
 
 
+class NativeTrimming(NamedTuple):
+    """An oocdnn_trimming: trims are a group and the bytes that are given back in it."""
+
+    reserved: int
+    trims: list[tuple[int, int]]
+
+
+def trimmed(heap: NativeHeap, requests: NativeRequests, limit: int) -> NativeTrimming | None:
+    """None where no trims help."""
+    made = _ffi().new("oocdnn_trimming *")
+    _check(_library().oocdnn_find_trims(heap.pointer, requests.pointer, limit, made))
+    if not made.found:
+        return None
+    rows = [made.trims[i] for i in range(made.trim_count)]
+    return NativeTrimming(made.reserved, [(one.group, one.bytes) for one in rows])
+
+
 class NativeAllocator:
     """An oocdnn_allocator."""
 

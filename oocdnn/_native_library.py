@@ -57,6 +57,7 @@ _TYPES_OF_CALLS = (
     "oocdnn_heap *", "oocdnn_heap_block *", "oocdnn_heap_block[]", "const oocdnn_heap_block **",
     "oocdnn_allocator **", "oocdnn_heap_totals *", "oocdnn_heap_step *", "oocdnn_heap_item[]",
     "oocdnn_heap_group[]", "oocdnn_steering_search *", "oocdnn_steering *",
+    "oocdnn_trimming *",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@
 #include "heap/allocator.hpp"
 #include "heap/requests.hpp"
 #include "heap/steering.hpp"
+#include "heap/trimming.hpp"
 
 struct oocdnn_allocator {
   explicit oocdnn_allocator(const oocdnn::heap::Heap& heap) : allocator(heap) {
@@ -221,6 +222,25 @@ oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap, const oocdnn_heap_step*
     acts.clear();
     for (const heap::Act& act : found->acts) acts.push_back({act.group, act.address, act.bytes});
     *steering = {acts.data(), std::ssize(acts), found->end, found->reserved, 1};
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_find_trims(const oocdnn_heap* heap, const oocdnn_heap_step* requests,
+                                int64_t limit, oocdnn_trimming* trimming) {
+  return Guard([&]() -> Status {
+    static thread_local HandedOut<std::vector<oocdnn_heap_trim>> handed_out;
+    OOC_TRY(Need(trimming, "the place for the trims"));
+    OOC_TRY(NeedLimit(limit));
+    OOC_ASSIGN(const heap::Heap held, HeapOf(heap));
+    OOC_ASSIGN(const heap::Requests made, RequestsOf(requests));
+    OOC_ASSIGN(const std::optional<heap::Trimming> found, heap::FindTrims(held, made, limit));
+    *trimming = {};
+    if (!found) return {};
+    std::vector<oocdnn_heap_trim>& trims = handed_out.Next();
+    trims.clear();
+    for (const heap::Trim& one : found->trims) trims.push_back({one.group, one.bytes});
+    *trimming = {trims.data(), std::ssize(trims), found->reserved, 1};
     return {};
   });
 }

@@ -447,6 +447,20 @@ typedef struct oocdnn_steering {
   int32_t found;    /* 0: none was found */
 } oocdnn_steering;
 
+/* A point at which an allocator's unused memory is given back in the midst of a step. */
+typedef struct oocdnn_heap_trim {
+  int64_t group; /* in which it is, behind the leading ends */
+  int64_t bytes; /* that are given back there */
+} oocdnn_heap_trim;
+
+/* Trims, in order, under which a step's gaps do not pass a limit. */
+typedef struct oocdnn_trimming {
+  const oocdnn_heap_trim* trims;
+  int64_t trim_count;
+  int64_t reserved; /* most bytes taken from the driver */
+  int32_t found;    /* 0: no trims help */
+} oocdnn_trimming;
+
 /* The direction of a copy: away from the device, or to it. */
 typedef enum oocdnn_way { OOCDNN_WAY_OUT = 0, OOCDNN_WAY_IN = 1 } oocdnn_way;
 
@@ -721,6 +735,12 @@ OOCDNN_API oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap,
                                            const oocdnn_steering_search* search,
                                            oocdnn_progress progress, void* progress_user,
                                            oocdnn_steering* steering);
+/* Looks for trims under which a few such steps, whose items are in groups, reserve no more than the
+ * limit, in simulation. The trims belong to the calling thread until its next call of this
+ * function. */
+OOCDNN_API oocdnn_status oocdnn_find_trims(const oocdnn_heap* heap,
+                                           const oocdnn_heap_step* requests, int64_t limit,
+                                           oocdnn_trimming* trimming);
 
 /* Copies between the memory of GPU `ordinal` and page-locked host memory, beside the work of the
  * caller's streams, of the GPU's primary context. Calls on one swapper take turns. `stream` is a

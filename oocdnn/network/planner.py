@@ -69,7 +69,15 @@ class Plan:
 
     def reserving(self, reserved: Reserved) -> Plan:
         """With what its schedule reserves, and what that takes the host."""
-        nbytes = reserved(self.schedule)
+        return self._told(reserved(self.schedule), reserved)
+
+    def trimming(self, reserved: Reserved) -> Plan | None:
+        """With what its schedule reserves where unused memory is given back in the midst of the
+        step; None where that does not keep to the limit."""
+        nbytes = reserved.trimmed(self.schedule)
+        return None if nbytes is None else self._told(nbytes, reserved)
+
+    def _told(self, nbytes: int, reserved: Reserved) -> Plan:
         plan = replace(self, reserved=nbytes, acting=reserved.acting(self.schedule))
         return plan if plan.acting == self.acting else plan.retimed(self.timeline, self.links)
 

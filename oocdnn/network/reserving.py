@@ -32,6 +32,10 @@ class Reserved(Protocol):
     def __call__(self, schedule: Schedule, /) -> int:
         """At least the schedule's peak; the gaps between tensors are in it."""
 
+    def trimmed(self, schedule: Schedule, /) -> int | None:
+        """These bytes where unused ones are given back in the midst of the step, which takes time
+        that `acting` tells from here on; None where that does not keep to the limit."""
+
     def acting(self, schedule: Schedule, /) -> Mapping[int, float]:
         """Seconds of the host at positions, for what keeps the allocator to these bytes, of a
         schedule that it was called with."""
@@ -60,10 +64,12 @@ class Reserving:
         self._parts = _parts(limit, least)
         self._began = time.monotonic()
         self._telling = 0.0  # seconds that the last answer of `reserved` took
+        self._all: list[Plan] = []
 
     def run(self) -> Plan:
         """The first plan that fits, or a faster one that leaves as much or more; where none fits,
-        the one that reserves least."""
+        the fastest that fits if unused memory is given back in the midst of the step, else the one
+        that reserves least."""
         limit, part = self._limit, 0.0
         best = last = self._made(limit, _FIRST_SHARE * self._seconds, None)
         while _bytes(best) > limit and self._parts:
@@ -75,7 +81,9 @@ class Reserving:
             with contextlib.suppress(OutOfMemory):
                 last = self._made(room, seconds, start)
                 best = min(best, last, key=_bytes)
-        if _bytes(best) <= limit and best.acting:
+        if _bytes(best) > limit:
+            best = self._trimmed(best)
+        elif best.acting:
             best = self._alone(best)
         best = self._again(best)
         best.limit, best.planning = limit, time.monotonic() - self._began
@@ -129,6 +137,11 @@ class Reserving:
                     break
         return best
 
+    def _trimmed(self, best: Plan) -> Plan:
+        told = [made.trimming(self._reserved) for made in self._all]
+        fitting = [one for one in told if one is not None and _bytes(one) <= self._limit]
+        return min(fitting, key=_seconds, default=best)
+
     def _made(self, room: int, seconds: float, start: Plan | None) -> Plan:
         return self._told(self._within(room, time.monotonic() + seconds, start))
 
@@ -137,6 +150,7 @@ class Reserving:
         began = time.monotonic()
         told = made.reserving(self._reserved)
         self._telling = time.monotonic() - began
+        self._all.append(told)
         return told
 
 

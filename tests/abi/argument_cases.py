@@ -404,12 +404,16 @@ def heaps() -> None:
     heap = Heap()
     made, block = FFI.new("oocdnn_allocator **"), FFI.new("oocdnn_heap_block *")
     totals, steering = FFI.new("oocdnn_heap_totals *"), FFI.new("oocdnn_steering *")
+    trimming = FFI.new("oocdnn_trimming *")
     sizes, length = FFI.new("const int64_t **"), FFI.new("int64_t *")
 
     def play(label: str) -> None:
         check(f"{label}: steps", LIB.oocdnn_simulate_heap(heap.given, heap.step, totals))
         arguments = heap.given, heap.step, heap.search, NULL, NULL, steering
         check(f"{label}: steering", LIB.oocdnn_steer_heap(*arguments))
+        for limit in (*INT64, 60 * 2**20):
+            arguments = heap.given, heap.step, limit, trimming
+            check(f"{label}: trims", LIB.oocdnn_find_trims(*arguments))
         if LIB.oocdnn_create_allocator(heap.given, made) != Status.OK:
             check(label, LIB.oocdnn_create_allocator(heap.given, made), {Status.INVALID_PROBLEM})
             return
@@ -474,6 +478,7 @@ def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
         "oocdnn_allocate_host": {"bytes": 64},
         "oocdnn_allocate_block": {"bytes": 64},
         "oocdnn_steer_heap": {"search": heap.search},
+        "oocdnn_find_trims": {"limit": 60 * 2**20},
         "oocdnn_pin": {"bytes": 64},
         "oocdnn_create": {"options": FFI.new("oocdnn_options *")},
         "oocdnn_measure_parts": {"choices": FFI.new("const oocdnn_micro_batch **"),

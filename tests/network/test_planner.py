@@ -258,6 +258,9 @@ class Gaps:
     def __call__(self, schedule: Schedule) -> int:
         return schedule.peak_bytes + self._nbytes
 
+    def trimmed(self, schedule: Schedule) -> None:
+        return None
+
     def acting(self, schedule: Schedule) -> dict[int, float]:
         return {1: self._host} if self._host else {}
 
@@ -271,6 +274,9 @@ class Answers:
     def __call__(self, schedule: Schedule) -> int:
         self.told += 1
         return self._answers[self.told - 1][0]
+
+    def trimmed(self, schedule: Schedule) -> None:
+        return None
 
     def acting(self, schedule: Schedule) -> dict[int, float]:
         return self._answers[self.told - 1][1]
@@ -319,6 +325,35 @@ def test_plans_leave_what_an_allocator_reserves_besides() -> None:
     assert "reserved" in str(found.explain())
     least = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(limit))
     assert least.reserved == limit + least.peak_bytes
+
+
+def test_of_plans_that_fit_with_trims_the_fastest_is_taken_where_none_fits_without() -> None:
+    class Trimmed(Gaps):
+        """Trims serve for plans of at most so many bytes, and take the host's time."""
+
+        def __init__(self, most: int, host: float) -> None:
+            super().__init__(1 << 40)
+            self._most, self._seconds = most, host
+            self.trims = False
+
+        def trimmed(self, schedule: Schedule) -> int | None:
+            self.trims = schedule.peak_bytes <= self._most
+            return schedule.peak_bytes if self.trims else None
+
+        def acting(self, schedule: Schedule) -> dict[int, float]:
+            return {1: self._seconds} if self.trims else {}
+
+    timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=True)
+    limit = int(0.7 * timeline.peak_bytes)
+    most = limit - MIB
+    found = plan(timeline, [LINK], limit, seconds=0.5, reserved=Trimmed(most, 1.0))
+    assert found.peak_bytes <= most
+    assert found.reserved == found.peak_bytes
+    assert found.seconds >= 1.0
+    assert found.acting == {1: 1.0}
+    none = plan(timeline, [LINK], limit, seconds=0.5, reserved=Trimmed(0, 1.0))
+    assert none.reserved == (1 << 40) + none.peak_bytes
+    assert none.acting == {}
 
 
 def test_a_curve_ends_with_the_step_itself() -> None:

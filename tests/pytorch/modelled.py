@@ -43,9 +43,12 @@ class Modelled(Counter):
             self._free(key)
         return super().live()
 
-    def trim(self) -> None:
+    def release(self) -> None:
         self.live()
         self.allocator.trim()
+
+    def trim(self) -> None:
+        self.release()
         self.reserved = self.allocator.reserved
 
     def address(self, tensor: torch.Tensor) -> int:
@@ -92,6 +95,9 @@ class ModelCard(CountingCard):
 
     def taken(self) -> int:
         return self._model.reserved
+
+    def release(self) -> None:
+        self._model.release()
 
     def trim(self) -> None:
         self._model.trim()

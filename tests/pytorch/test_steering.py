@@ -18,17 +18,19 @@ from pytorch.modelled import ModelCard, Modelled
 from torch import nn
 from torch.nn import functional as F
 
+from oocdnn.network import reserving
 from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.heap import allocator, reservation
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
 from oocdnn.torch.limit.heap.reservation import Reservation
-from oocdnn.torch.limit.heap.steering import Steering, steer
+from oocdnn.torch.limit.heap.steering import Steering, steer, trims
 from oocdnn.torch.limit.session import memory_limit
-from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds
+from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds
 from oocdnn.torch.limit.step_kinds import Known
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -141,7 +143,61 @@ def test_what_an_earlier_step_left_may_be_gone() -> None:
     assert found.reserved == 140 * MIB
 
 
+# Number 3 does not fit where 1 was. In the second step 1 is where 3 was in the first one.
+GAP: tuple[list[Item], ...] = ([], [(1, 40)], [(2, 20), (1, 0)], [(3, 100)], [(3, 0), (2, 0)])
+
+
+def test_a_trim_gives_back_what_is_not_in_use_at_its_point() -> None:
+    allocations, schedule, heap = stepwise(*GAP)
+    step = allocations.step(schedule)
+    assert step.reserved(heap) == 180 * MIB
+    assert trims(step, heap, 180 * MIB) == Steering(0, {}, 180 * MIB)
+    for limit in (180 * MIB - 1, 140 * MIB):
+        assert trims(step, heap, limit) == Steering(0, {}, 140 * MIB, {("run", 3): 100 * MIB})
+    assert trims(step, heap, 140 * MIB - 1) is None
+    elsewhere = replace(heap, elsewhere=7)
+    assert trims(step, elsewhere, 140 * MIB + 6) is None
+    found = trims(step, elsewhere, 140 * MIB + 7)
+    assert found is not None
+    assert found.reserved == 140 * MIB + 7
+
+
+def test_the_time_of_trims_is_at_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocations, schedule, heap = stepwise(*GAP)
+    monkeypatch.setattr(reservation, "steer", lambda *_: None)
+    found = Reservation(allocations, heap, 140 * MIB, 0.0, act=0.25, trim=0.5 / MIB)
+    assert found(schedule) == 180 * MIB
+    assert found.acting(schedule) == {}
+    assert found.trimmed(schedule) == 140 * MIB
+    assert found.acting(schedule) == {3: 50.0}
+    steering = found.steering(schedule)
+    assert steering is not None
+    assert steering.trims == {("run", 3): 100 * MIB}
+    none = Reservation(allocations, heap, 139 * MIB, 0.0)
+    assert none(schedule) == 180 * MIB
+    assert none.trimmed(schedule) is None
+    assert none.steering(schedule) is None
+
+
 SIZES = st.lists(st.integers(2, 40), min_size=4, max_size=24)
+
+
+def played(operations: Sequence[Sequence[Item]], trimmed: Steering) -> int:
+    """Most bytes reserved where the operations run twice in an allocator that is trimmed so."""
+    allocator = Allocator(expandable=True)
+    allocator.allocate(20 * MIB)
+    most, live = 0, {}
+    for _ in range(2):
+        for position, items in enumerate(operations):
+            if ("run", position) in trimmed.trims:
+                allocator.trim()
+            for number, size in items:
+                if size:
+                    live[number] = allocator.allocate(size * MIB)
+                else:
+                    allocator.free(live.pop(number))
+                most = max(most, allocator.reserved)
+    return most
 
 
 @given(sizes=SIZES, order=st.randoms(use_true_random=False))
@@ -158,6 +214,9 @@ def test_steering_keeps_to_its_limit_or_is_none(sizes: list[int], order) -> None
     allocations, schedule, heap = stepwise(*operations)
     natural = allocations.step(schedule).reserved(heap)
     for limit in range(natural, 0, -PAGE):
+        trimmed = trims(allocations.step(schedule), heap, limit)
+        if trimmed is not None:
+            assert trimmed.reserved == played(operations, trimmed) <= limit
         found = steer(allocations.step(schedule), heap, limit, time.monotonic() + 0.2)
         if found is None:
             break
@@ -282,6 +341,24 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
         assert plan.peak_bytes <= plan.reserved
 
 
+def test_what_steering_cannot_help_is_trimmed_in_the_midst_of_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(allocator, "_RULES", allocator.HeapRules(512, KIB, KIB))
+    monkeypatch.setattr(reservation, "steer", lambda *_: None)
+    monkeypatch.setattr(reserving, "_parts", lambda *_: [0.04])  # what a further plan leaves
+    with limited(0.5, 8 * KIB) as (run, kind, card, step):
+        for _ in range(10):
+            known = kind.allocations is not None
+            step()
+            assert not known or card.taken() <= run.limit
+        plan = run.plan
+        assert plan is not None
+        assert plan.reserved == card.taken()
+        assert kind.course.spacers._trims
+        assert not kind.course.spacers.used
+
+
 @pytest.mark.usefixtures("tiny")
 def test_memory_is_mapped_again_beside_what_a_step_left() -> None:
     """Where memory is given back in the midst of training, a step is not steered; the next ones
@@ -388,8 +465,10 @@ def test_what_an_act_takes_the_host_is_measured() -> None:
         spacers.ends()
     assert spacers.act_seconds >= 0.9e-3
     card.close()
+    assert probed_trim_seconds(card) >= 1e-3 / (256 * MIB)
+    assert card.taken_now == []
     nothing = HostCard()
-    assert probed_act_seconds(nothing) == 0.0
+    assert probed_act_seconds(nothing) == probed_trim_seconds(nothing) == 0.0
     nothing.close()
 
 

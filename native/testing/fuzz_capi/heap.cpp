@@ -150,6 +150,22 @@ int64_t ReservedOf(const oocdnn_heap_totals& totals) {
   return totals.reserved_small + totals.reserved_large;
 }
 
+void CallTrims(const Heap& heap, const Requests& requests, int64_t limit) {
+  oocdnn_trimming trimming{};
+  Now("oocdnn_find_trims");
+  const oocdnn_status status = oocdnn_find_trims(&heap.given, &requests.given, limit, &trimming);
+  if (Answered(status) != OOCDNN_OK || trimming.found == 0) return;
+  int64_t next = 0;
+  for (const oocdnn_heap_trim* trim = trimming.trims; trim != trimming.trims + trimming.trim_count;
+       ++trim) {
+    Expect(next <= trim->group && trim->group < requests.given.group_count, "trims out of order");
+    next = trim->group + 1;
+    Expect(requests.groups[static_cast<size_t>(trim->group)].steers != 0, "a trim anywhere");
+    Expect(trim->bytes >= 0, "fewer than no bytes");
+  }
+  Expect(trimming.reserved <= limit, "more than the limit");
+}
+
 void CallSteps(Random* random, const Heap& heap) {
   const Requests requests(random, heap);
   const oocdnn_heap_step* const step = random->Chance(2) ? nullptr : &requests.given;
@@ -160,6 +176,7 @@ void CallSteps(Random* random, const Heap& heap) {
   const int64_t limit = ReservedOf(totals) - random->Between(-1, 4) * 20 * kMib;
   const oocdnn_steering_search search{random->Chance(2) ? random->Integer() : limit,
                                       random->Integer(), random->Chance(2) ? -1.0 : 0.02};
+  if (step != nullptr) CallTrims(heap, requests, random->Chance(2) ? random->Integer() : limit);
   oocdnn_steering steering{};
   Now("oocdnn_steer_heap");
   const oocdnn_status status = oocdnn_steer_heap(

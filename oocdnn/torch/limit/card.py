@@ -71,8 +71,11 @@ class Card(Protocol):
     def finish(self) -> None:
         """Waits for all that was enqueued."""
 
-    def trim(self) -> None:
+    def release(self) -> None:
         """Gives what no tensor uses back to the driver."""
+
+    def trim(self) -> None:
+        """`release`; `taken` begins anew."""
 
     def watch(self) -> bool:
         """Begins the history of allocations anew; False where there is none."""
@@ -240,8 +243,11 @@ class CudaCard:
     def finish(self) -> None:
         torch.cuda.synchronize(self.device)
 
-    def trim(self) -> None:
+    def release(self) -> None:
         torch.cuda.empty_cache()
+
+    def trim(self) -> None:
+        self.release()
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def watch(self) -> bool:
@@ -372,6 +378,9 @@ class HostCard:
 
     def finish(self) -> None:
         pass  # `_HostCopy.wait` has waited
+
+    def release(self) -> None:
+        pass
 
     def trim(self) -> None:
         pass

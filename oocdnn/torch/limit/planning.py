@@ -14,7 +14,7 @@ from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.gaps import TRIES
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds
+from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds
 from oocdnn.torch.limit.step_kinds import Known, settings_now
 from oocdnn.torch.limit.store import Store
 
@@ -50,6 +50,7 @@ class Planning:
         self._card, self._store, self._planner = card, store, planner
         self.limit, self._steering_seconds = limit, steering_seconds
         self._act: float | None = None  # seconds of the host for an act of a steering
+        self._trim: float | None = None  # and for each byte of a trim
 
     def first(
         self, recorder: Recorder, first: object, division: Division, found: Found, label: str
@@ -190,10 +191,13 @@ class Planning:
         if known.allocations is None:
             return None
         act = self._act_seconds(known)  # may allocate
+        if self._trim is None:
+            self._trim = probed_trim_seconds(self._card)
         heap = self._card.heap()
         if heap is None:
             return None
-        return Reservation(known.allocations, heap, room, self._steering_seconds, act)
+        seconds = self._steering_seconds
+        return Reservation(known.allocations, heap, room, seconds, act, self._trim)
 
     def _act_seconds(self, known: Known) -> float:
         """Seconds of the host for an act of a steering."""

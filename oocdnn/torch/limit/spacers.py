@@ -12,6 +12,7 @@ from oocdnn.torch.limit.heap.steering import Steering
 
 _ENOUGH = 100  # acts, whose time is known
 _PROBES, _PROBED = 32, 4 << 20  # acts that are tried, and their bytes
+_TRIMMED = 256 << 20  # bytes that are given back by trial
 
 
 class Spacers:
@@ -19,7 +20,7 @@ class Spacers:
 
     Attributes:
         used: Whether there is anything to take.
-        run_positions: Events at whose end blocks are taken or given back.
+        run_positions: Events at whose end there is something to do.
         lost: Whether the allocator was in another state than expected, as after `empty_cache`. Then
             nothing is done until `restore`.
     """
@@ -27,9 +28,11 @@ class Spacers:
     def __init__(self, card: Card, steering: Steering | None) -> None:
         self._card = card
         self._acts = {} if steering is None else steering.acts
+        self._trims = frozenset(() if steering is None else steering.trims)
         self._end = 0 if steering is None else steering.end
         self.used = bool(self._acts)
-        self.run_positions = frozenset(number for kind, number in self._acts if kind == "run")
+        points = {*self._acts, *self._trims}
+        self.run_positions = frozenset(number for kind, number in points if kind == "run")
         self._held: set[int] = set()  # addresses
         self.lost = False
         self._count, self._spent = 0, 0.0  # acts, and the seconds of the host for them
@@ -63,6 +66,8 @@ class Spacers:
 
     def at(self, point: Point) -> None:
         """The runtime acts here."""
+        if point in self._trims:
+            self._card.release()
         acts = self._acts.get(point)
         if acts is None or self.lost:
             return
@@ -104,6 +109,19 @@ def probed_act_seconds(card: Card) -> float:
         card.give(address)
         began = began or time.perf_counter()  # the first one may map memory
     return (time.perf_counter() - began) / _PROBES
+
+
+def probed_trim_seconds(card: Card) -> float:
+    """Seconds for each byte that is given back to the driver and taken again, by trial."""
+    card.finish()
+    card.release()
+    began = time.perf_counter()
+    address = card.take(_TRIMMED)
+    if not address:
+        return 0.0
+    card.give(address)
+    card.release()
+    return (time.perf_counter() - began) / _TRIMMED
 
 
 def take_free(card: Card) -> list[int]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations
 from oocdnn.torch.limit.heap.allocator import Heap
-from oocdnn.torch.limit.heap.steering import Steering, steer
+from oocdnn.torch.limit.heap.steering import Steering, steer, trims
 
 
 class Reservation:
@@ -18,6 +18,7 @@ class Reservation:
 
     Args:
         act: Seconds of the host for one act of a steering.
+        trim: Seconds for each byte that is given back in the midst of a step, and taken again.
     """
 
     def __init__(
@@ -27,10 +28,12 @@ class Reservation:
         limit: int,
         seconds: float,
         act: float = 0.0,
+        trim: float = 0.0,
     ) -> None:
         self._allocations, self._heap = allocations, heap
-        self._limit, self._seconds, self._act = limit, seconds, act
-        self._known: list[tuple[Schedule, Steering | None, int]] = []
+        self._limit, self._seconds = limit, seconds
+        self._act, self._trim = act, trim
+        self._known: list[tuple[Schedule, Steering | None]] = []  # the latest ones first
 
     def __call__(self, schedule: Schedule) -> int:
         step = self._allocations.step(schedule)
@@ -39,18 +42,29 @@ class Reservation:
             end = time.monotonic() + self._seconds
             steering = steer(step, self._heap, self._limit, end, len(self._known))
             nbytes = nbytes if steering is None else steering.reserved
-        self._known.append((schedule, steering, nbytes))
+        self._known.insert(0, (schedule, steering))
         return nbytes
 
+    def trimmed(self, schedule: Schedule) -> int | None:
+        steering = trims(self._allocations.step(schedule), self._heap, self._limit)
+        if steering is None:
+            return None
+        self._known.insert(0, (schedule, steering))
+        return steering.reserved
+
     def steering(self, schedule: Schedule) -> Steering | None:
-        """Of a schedule that it was called with."""
-        return next((steering for one, steering, _ in self._known if one is schedule), None)
+        """Of a schedule that it was asked about last."""
+        return next((steering for one, steering in self._known if one is schedule), None)
 
     def acting(self, schedule: Schedule) -> Mapping[int, float]:
         """Seconds of the host at positions for the steering of such a schedule."""
         steering, found = self.steering(schedule), defaultdict[int, float](float)
-        for (kind, number), acts in ({} if steering is None else steering.acts).items():
+        if steering is None:
+            return {}
+        for (kind, number), acts in steering.acts.items():
             found[self._position(kind, number, schedule)] += self._act * len(acts)
+        for (kind, number), nbytes in steering.trims.items():
+            found[self._position(kind, number, schedule)] += self._trim * nbytes
         return dict(found)
 
     def _position(self, kind: str, number: int, schedule: Schedule) -> int:

@@ -1,0 +1,31 @@
+// Has PyTorch's allocator give unused memory back in the midst of a step, where its gaps would pass
+// a limit. That costs time: the device catches up with the host, and pages are mapped anew. So it
+// is for steps that nothing else keeps to the limit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/status.hpp"
+#include "heap/requests.hpp"
+
+namespace oocdnn::heap {
+
+// One point at which unused memory is given back.
+struct Trim {
+  int64_t group = 0;  // after the group's leading ends
+  int64_t bytes = 0;  // that are given back there, in the step where they are most
+};
+
+struct Trimming {
+  std::vector<Trim> trims;  // in order
+  int64_t reserved = 0;     // most bytes taken from the driver
+};
+
+// The latest points that serve, at most one for each passing of the limit, for the requests, which
+// have groups; none where what is in use passes the limit, with the gaps that stay.
+Result<std::optional<Trimming>> FindTrims(const Heap& heap, const Requests& requests,
+                                          int64_t limit);
+
+}  // namespace oocdnn::heap
