@@ -37,6 +37,7 @@ class Plan:
         planning: Seconds that planning took.
         reserved: Predicted bytes that the allocator reserves, or None where that is not known.
         acting: Seconds of the host at positions, for what keeps the allocator to that.
+        stalls: Seconds of the device at positions, which waits for the allocator.
     """
 
     timeline: Timeline
@@ -49,6 +50,7 @@ class Plan:
     planning: float
     reserved: int | None = None
     acting: Mapping[int, float] = field(default_factory=dict)
+    stalls: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -63,12 +65,13 @@ class Plan:
 
     def retimed(self, timeline: Timeline, links: Sequence[Link]) -> Plan:
         """The same schedule for other times of the operations and of copies."""
-        simulation = simulate(timeline.delayed(self.acting), links, self.schedule)
+        delayed = timeline.delayed(self.acting, self.stalls)
+        simulation = simulate(delayed, links, self.schedule)
         bound = min(self.bound, simulation.seconds)
         return replace(self, timeline=timeline, links=links, simulation=simulation, bound=bound)
 
     def reserving(self, reserved: Reserved) -> Plan:
-        """With what its schedule reserves, and what that takes the host."""
+        """With what its schedule reserves, and what that takes."""
         return self._told(reserved(self.schedule), reserved)
 
     def trimming(self, reserved: Reserved) -> Plan | None:
@@ -78,8 +81,10 @@ class Plan:
         return None if nbytes is None else self._told(nbytes, reserved)
 
     def _told(self, nbytes: int, reserved: Reserved) -> Plan:
-        plan = replace(self, reserved=nbytes, acting=reserved.acting(self.schedule))
-        return plan if plan.acting == self.acting else plan.retimed(self.timeline, self.links)
+        acting, stalls = reserved.acting(self.schedule), reserved.stalls(self.schedule)
+        plan = replace(self, reserved=nbytes, acting=acting, stalls=stalls)
+        same = acting == self.acting and stalls == self.stalls
+        return plan if same else plan.retimed(self.timeline, self.links)
 
     def explain(self) -> Explanation:
         """The policy of each tensor with its reason, and totals; `str` gives a table."""

@@ -34,11 +34,15 @@ class Reserved(Protocol):
 
     def trimmed(self, schedule: Schedule, /) -> int | None:
         """These bytes where unused ones are given back in the midst of the step, which takes time
-        that `acting` tells from here on; None where that does not keep to the limit."""
+        that `stalls` tells from here on; None where that does not keep to the limit."""
 
     def acting(self, schedule: Schedule, /) -> Mapping[int, float]:
         """Seconds of the host at positions, for what keeps the allocator to these bytes, of a
         schedule that it was called with."""
+
+    def stalls(self, schedule: Schedule, /) -> Mapping[int, float]:
+        """Seconds at positions for which the device waits until unused bytes are given back, of
+        such a schedule."""
 
 
 # The plan within so many bytes for tensors that is found by a moment of `time.monotonic`, from

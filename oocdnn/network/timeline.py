@@ -169,12 +169,20 @@ class Timeline:
         device, or what it takes the host beyond what that can spare."""
         return max(seconds, host - self.spare[position])
 
-    def delayed(self, host: Mapping[int, float]) -> Timeline:
-        """With so many more seconds of the host at positions, that `plain_seconds` has not."""
-        if not host:
+    def delayed(
+        self, host: Mapping[int, float], device: Mapping[int, float] | None = None
+    ) -> Timeline:
+        """With so many more seconds of the host and of the device at positions, that
+        `plain_seconds` has not."""
+        device = device or {}
+        if not (host or device):
             return self
         operations = tuple(
-            replace(one, host=one.host + host.get(position, 0.0))
+            replace(
+                one,
+                seconds=one.seconds + device.get(position, 0.0),
+                host=one.host + host.get(position, 0.0),
+            )
             for position, one in enumerate(self.operations)
         )
         made = replace(self, operations=operations)

@@ -167,9 +167,10 @@ def test_the_time_of_trims_is_at_their_positions(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(reservation, "steer", lambda *_: None)
     found = Reservation(allocations, heap, 140 * MIB, 0.0, act=0.25, trim=0.5 / MIB)
     assert found(schedule) == 180 * MIB
-    assert found.acting(schedule) == {}
+    assert found.stalls(schedule) == {}
     assert found.trimmed(schedule) == 140 * MIB
-    assert found.acting(schedule) == {3: 50.0}
+    assert found.stalls(schedule) == {3: 50.0}
+    assert found.acting(schedule) == {}
     steering = found.steering(schedule)
     assert steering is not None
     assert steering.trims == {("run", 3): 100 * MIB}

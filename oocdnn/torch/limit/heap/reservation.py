@@ -59,11 +59,15 @@ class Reservation:
     def acting(self, schedule: Schedule) -> Mapping[int, float]:
         """Seconds of the host at positions for the steering of such a schedule."""
         steering, found = self.steering(schedule), defaultdict[int, float](float)
-        if steering is None:
-            return {}
-        for (kind, number), acts in steering.acts.items():
+        for (kind, number), acts in ({} if steering is None else steering.acts).items():
             found[self._position(kind, number, schedule)] += self._act * len(acts)
-        for (kind, number), nbytes in steering.trims.items():
+        return dict(found)
+
+    def stalls(self, schedule: Schedule) -> Mapping[int, float]:
+        """Seconds of the device at positions for its trims: the host waits for the device in each,
+        so that nothing hides what they take."""
+        steering, found = self.steering(schedule), defaultdict[int, float](float)
+        for (kind, number), nbytes in ({} if steering is None else steering.trims).items():
             found[self._position(kind, number, schedule)] += self._trim * nbytes
         return dict(found)
 
