@@ -45,7 +45,10 @@ class ChainBooker {
 
   Result<ProgramBooking> Book() {
     for (size_t i = 0; i < request_.program.size(); ++i) {
-      OOC_TRY(PrepareLink(i).With(Format("link %zu of a chain", i)));
+      const auto shape_of = [&](bool is_short) { return tiles_.ShapeOf(i, is_short); };
+      const Candidate link = LinkOf(request_, candidate_, i);
+      OOC_ASSIGN(Booking node, PrepareNode(device_, request_, i, link, shape_of, estimate_));
+      made_.nodes.push_back(std::move(node));
     }
     OOC_TRY(Keep());
     Join();
@@ -55,27 +58,6 @@ class ChainBooker {
   }
 
  private:
-  Status PrepareLink(size_t link) {
-    const PlanRequest& request = request_.nodes[link];
-    Booking booking;
-    booking.problem = request.problem;
-    booking.candidate = LinkOf(request_, candidate_, link);
-    const int64_t beside = Add(estimate_, 2 * request.bounce_bytes);
-    const int64_t workspace = std::max<int64_t>(request.budget - beside, 0);
-    const auto shape_of = [&](bool is_short) { return tiles_.ShapeOf(link, is_short); };
-    Status prepared = Prepare(device_, request, shape_of, workspace, &booking);
-    if (prepared.code() == Code::kUnsupported) {
-      const bool usual = booking.usual.parts.empty();
-      return std::move(prepared).WithDetail(usual ? static_cast<int64_t>(link) : kShortTiles);
-    }
-    OOC_TRY(std::move(prepared));
-    for (int o = 0; o < kOperands; ++o) {
-      booking.inner[o] = request_.program.IsInner(link, static_cast<Operand>(o));
-    }
-    made_.nodes.push_back(std::move(booking));
-    return {};
-  }
-
   // What tiles keep of inner tensors lies as these do.
   Status Keep() {
     for (size_t i = 1; i < made_.nodes.size(); ++i) {
@@ -233,12 +215,9 @@ class ChainBooker {
       workspace = std::max(workspace, link.WorkspaceBytes());
     }
     workspace = offsets_.Book(workspace);
-    std::array<int64_t, 2> bounce{};
-    for (int64_t& offset : bounce) offset = offsets_.Book(request_.bounce_bytes());
+    PlaceBounce(request_.bounce_bytes(), &offsets_, &made_.nodes);
     for (Booking& link : made_.nodes) {
       link.workspace = workspace;
-      link.bounce = bounce;
-      link.bounce_bytes = request_.bounce_bytes();
       if (stays(link)) link.slot[Index(Operand::kY)] = {sums};
       if (copies(link)) {
         link.slot[Index(Operand::kResidual)].assign(static_cast<size_t>(made_.ring), residuals);

@@ -42,7 +42,12 @@ class GradientBooker {
 
   Result<ProgramBooking> Book() {
     for (size_t i = 0; i < program_.size(); ++i) {
-      OOC_TRY(PrepareProblem(i).With(Format("link %zu of a chain", program_.LinkOf(i))));
+      const Candidate own = CandidateOf(request_, candidate_, i);
+      const auto shape_of = [&](bool is_short) {
+        return TileShape(request_.nodes[i].problem, own.tiling, is_short);
+      };
+      OOC_ASSIGN(Booking node, PrepareNode(device_, request_, i, own, shape_of, estimate_));
+      made_.nodes.push_back(std::move(node));
     }
     for (const ProgramTensor& tensor : program_.tensors()) PlaceShared(tensor);
     for (size_t i = 0; i < program_.size(); ++i) PlaceOwn(i);
@@ -52,27 +57,6 @@ class GradientBooker {
 
  private:
   using Slots = std::vector<int64_t>;
-
-  Status PrepareProblem(size_t number) {
-    const PlanRequest& request = request_.nodes[number];
-    Booking booking;
-    booking.problem = request.problem;
-    booking.candidate = CandidateOf(request_, candidate_, number);
-    const int64_t beside = Add(estimate_, 2 * request.bounce_bytes);
-    const int64_t workspace = std::max<int64_t>(request.budget - beside, 0);
-    const auto shape_of = [&](bool is_short) {
-      return TileShape(request.problem, booking.candidate.tiling, is_short);
-    };
-    Status prepared = Prepare(device_, request, shape_of, workspace, &booking);
-    if (prepared.code() == Code::kUnsupported) {
-      const bool usual = booking.usual.parts.empty();
-      return std::move(prepared).WithDetail(usual ? static_cast<int64_t>(number) : kShortTiles);
-    }
-    OOC_TRY(std::move(prepared));
-    booking.inner = program_.PassedTo(number);
-    made_.nodes.push_back(std::move(booking));
-    return {};
-  }
 
   Booking& Of(const TensorUse& use) { return made_.nodes[use.node]; }
 
@@ -208,12 +192,9 @@ class GradientBooker {
         std::fill(slots->begin(), slots->end(), region + lifetimes[t].offset);
       }
     }
-    std::array<int64_t, 2> bounce{};
-    for (int64_t& offset : bounce) offset = offsets_.Book(request_.bounce_bytes());
+    PlaceBounce(request_.bounce_bytes(), &offsets_, &made_.nodes);
     for (size_t i = 0; i < made_.nodes.size(); ++i) {
       Booking& booking = made_.nodes[i];
-      booking.bounce = bounce;
-      booking.bounce_bytes = request_.bounce_bytes();
       booking.workspace = besides_[2 * i].front();
       booking.own_dy = besides_[2 * i + 1].front();
     }

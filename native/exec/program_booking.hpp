@@ -11,6 +11,7 @@
 
 #include "exec/booking.hpp"
 #include "geom/chain.hpp"
+#include "memory/arena.hpp"
 #include "model/price/program_plan.hpp"
 
 namespace oocdnn {
@@ -39,5 +40,12 @@ Result<ProgramBooking> BookChain(Device& device, const ProgramRequest& request,
                                  const ProgramCandidate& candidate);
 Result<ProgramBooking> BookGradients(Device& device, const ProgramRequest& request,
                                      const ProgramCandidate& candidate);
+
+// A node with its engines and no slots; `estimate`: bytes of all slots of the program.
+Result<Booking> PrepareNode(Device& device, const ProgramRequest& request, size_t node,
+                            const Candidate& candidate, const ShapeOfTiles& shape_of,
+                            int64_t estimate);
+// The bounce memory that all nodes share.
+void PlaceBounce(int64_t bytes, Offsets* offsets, std::vector<Booking>* nodes);
 
 }  // namespace oocdnn
