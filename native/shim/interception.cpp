@@ -26,8 +26,8 @@ std::optional<int64_t> GivenBudget() {
   return bytes.ok() && bytes.value() > 0 ? std::optional(bytes.value()) : std::nullopt;
 }
 
-// The client's part of a limit within which its training is planned. The plan counts workspaces, and
-// the client takes an engine with less where there is no room for one.
+// The client's part of a limit within which its training is planned. The plan counts workspaces,
+// and the client takes an engine with less where there is no room for one.
 std::optional<int64_t> PlannedBytes() {
   const auto limit = Get(Var::kLimit);
   if (!limit || !Get(Var::kPlan)) return std::nullopt;

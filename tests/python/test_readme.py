@@ -164,7 +164,7 @@ def test_make_targets_exist():
 
 
 def test_the_table_of_what_fits_is_what_the_planner_says():
-    found = [row for row in rows(README) if ":" in row[1]]
+    found = [row for row in rows(README) if len(row) == 5 and ":" in row[1]]
     assert len(found) >= 6
     for _, problem, tensors, booked, moved in found:
         plan = oocdnn.plan_for_profile(problem.strip("`"), find("h200"), 2**28)
