@@ -34,6 +34,7 @@ FULL_SPEED = 1.01  # of the plain step's time
 BATCHES = 32  # the largest batch is a multiple of it
 FILL = 0.7  # of the device
 TIMES = (1.24, 1.35)  # of the plain step's, for which the least activations are said
+GAPS = 1.06  # of the least bytes, so that the allocator's gaps have room
 SLOWEST = 1.5  # of the plain step's time: the search for the least activations ends
 
 
@@ -504,7 +505,7 @@ class Study:
             row = self._attempt("limit, activations", within, share=share)
             if row is None:  # once more with the least limit, where that is another one
                 least = self.rows.rows[-1].get("least_gib", 0.0) * GIB
-                least_share = 1.02 * (least - self.device.others() - fixed) / whole
+                least_share = GAPS * (least - self.device.others() - fixed) / whole
                 shares = (
                     [least_share]
                     if share < least_share < (found[-1]["share"] if found else 1.0)

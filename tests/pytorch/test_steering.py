@@ -466,10 +466,12 @@ def test_what_an_act_takes_the_host_is_measured() -> None:
         spacers.ends()
     assert spacers.act_seconds >= 0.9e-3
     card.close()
-    assert probed_trim_seconds(card) >= 1e-3 / (256 * MIB)
+    assert probed_trim_seconds(card, 1 << 30) >= 1e-3 / (256 * MIB)
+    assert probed_trim_seconds(card, 8 * MIB) >= 1e-3 / (8 * MIB)
+    assert probed_trim_seconds(card, 2 * MIB) == 0.0
     assert card.taken_now == []
     nothing = HostCard()
-    assert probed_act_seconds(nothing) == probed_trim_seconds(nothing) == 0.0
+    assert probed_act_seconds(nothing) == probed_trim_seconds(nothing, 1 << 30) == 0.0
     nothing.close()
 
 

@@ -192,7 +192,7 @@ class Planning:
             return None
         act = self._act_seconds(known)  # may allocate
         if self._trim is None:
-            self._trim = probed_trim_seconds(self._card)
+            self._trim = probed_trim_seconds(self._card, room)
         heap = self._card.heap()
         if heap is None:
             return None

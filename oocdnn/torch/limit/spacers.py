@@ -12,7 +12,7 @@ from oocdnn.torch.limit.heap.steering import Steering
 
 _ENOUGH = 100  # acts, whose time is known
 _PROBES, _PROBED = 32, 4 << 20  # acts that are tried, and their bytes
-_TRIMMED = 256 << 20  # bytes that are given back by trial
+_TRIMMED = 256 << 20  # bytes that are given back by trial, at most
 
 
 class Spacers:
@@ -111,17 +111,21 @@ def probed_act_seconds(card: Card) -> float:
     return (time.perf_counter() - began) / _PROBES
 
 
-def probed_trim_seconds(card: Card) -> float:
-    """Seconds for each byte that is given back to the driver and taken again, by trial."""
+def probed_trim_seconds(card: Card, room: int) -> float:
+    """Seconds for each byte that is given back to the driver and taken again, by trial; 0 where
+    `room` bytes for tensors leave too few for one."""
+    nbytes = min(room - card.held(), _TRIMMED)
+    if nbytes < _PROBED:
+        return 0.0
     card.finish()
     card.release()
     began = time.perf_counter()
-    address = card.take(_TRIMMED)
+    address = card.take(nbytes)
     if not address:
         return 0.0
     card.give(address)
     card.release()
-    return (time.perf_counter() - began) / _TRIMMED
+    return (time.perf_counter() - began) / nbytes
 
 
 def take_free(card: Card) -> list[int]:
