@@ -1,7 +1,6 @@
 #include "heap/trimming.hpp"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace oocdnn::heap {
 namespace {
@@ -70,13 +69,14 @@ Result<std::optional<Trimming>> FindTrims(const Heap& heap, const Requests& requ
                                           int64_t limit) {
   if (requests.groups.empty()) return std::optional<Trimming>();
   Trial trial(heap, requests, limit);
-  while (true) {
+  for (size_t trims = 0; trims <= kMostTrims; ++trims) {
     OOC_ASSIGN(size_t group, trial.Run());
     if (group == kNowhere) return std::optional(trial.found());
     while (!requests.groups[group].steers && group > 0) --group;
     if (!requests.groups[group].steers || trial.TrimsAt(group)) return std::optional<Trimming>();
     trial.TrimAt(group);
   }
+  return std::optional<Trimming>();
 }
 
 }  // namespace oocdnn::heap

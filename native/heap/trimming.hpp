@@ -3,6 +3,7 @@
 // is for steps that nothing else keeps to the limit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "heap/requests.hpp"
 
 namespace oocdnn::heap {
+
+constexpr size_t kMostTrims = 32;  // in a step: more would take longer than they are worth
 
 // One point at which unused memory is given back.
 struct Trim {
@@ -24,7 +27,8 @@ struct Trimming {
 };
 
 // The latest points that serve, at most one for each passing of the limit, for the requests, which
-// have groups; none where what is in use passes the limit, with the gaps that stay.
+// have groups; none where what is in use passes the limit, with the gaps that stay, or more than
+// kMostTrims are needed.
 Result<std::optional<Trimming>> FindTrims(const Heap& heap, const Requests& requests,
                                           int64_t limit);
 

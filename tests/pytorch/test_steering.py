@@ -162,6 +162,19 @@ def test_a_trim_gives_back_what_is_not_in_use_at_its_point() -> None:
     assert found.reserved == 140 * MIB + 7
 
 
+@pytest.mark.parametrize(("count", "serves"), [(20, True), (100, False)])
+def test_a_step_that_needs_too_many_trims_has_none(count: int, serves: bool) -> None:
+    """Segments of a fixed size, of which none holds the next request."""
+    sizes = [40 + 2 * number for number in range(count)]
+    operations = [[(number, size), (number, 0)] for number, size in enumerate(sizes)]
+    allocations, schedule, heap = stepwise([], *operations)
+    fixed = Heap(heap.extents, expandable=False)
+    found = trims(allocations.step(schedule), fixed, (20 + sizes[-1] * 6 // 5) * MIB)
+    assert (found is not None) == serves
+    if found is not None:
+        assert 1 < len(found.trims) < count
+
+
 def test_the_time_of_trims_is_at_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     allocations, schedule, heap = stepwise(*GAP)
     monkeypatch.setattr(reservation, "steer", lambda *_: None)
