@@ -99,6 +99,7 @@ class Gpu:
         torch.cuda.set_per_process_memory_fraction(share)
 
     def trim(self) -> None:
+        torch._C._cuda_clearCublasWorkspaces()  # they would keep pages, and divide what is free
         torch.cuda.empty_cache()
         if hasattr(torch._C, "_host_emptyCache"):
             torch._C._host_emptyCache()  # page-locked memory of PyTorch's own

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from oocdnn.torch import memory_limit
 from oocdnn.torch.limit.bits import CODES
+from oocdnn.torch.limit.card import CudaCard
 from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.squeeze import Bits, Form, Indices
 from oocdnn.torch.limit.steps import Mode
@@ -226,6 +227,27 @@ def test_backward_reads_no_more_than_the_bits(dtype: torch.dtype, last: bool) ->
     pool = torch.ops.aten.max_pool2d_with_indices_backward
     poison = torch.full_like(x, float("nan"))
     assert torch.equal(pool(y, poison, *window, indices), pool(y, x, *window, indices))
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_workspaces_of_cublas_are_freed_and_allocated(deterministic: bool) -> None:
+    card, held = CudaCard(torch.device("cuda", torch.cuda.current_device())), torch.cuda.memory_allocated
+    kept: list[torch.Tensor] = []
+    before = torch.are_deterministic_algorithms_enabled()
+    card.allocate_workspaces()
+    with_workspaces = held()
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        with torch.no_grad(), torch.autograd.graph.saved_tensors_hooks(kept.append, lambda x: x):
+            card.free_workspaces()
+            freed = with_workspaces - held()
+            card.allocate_workspaces()
+    finally:
+        torch.use_deterministic_algorithms(before)
+    assert freed >= 2 << 20  # of this thread, and of autograd's
+    assert held() <= with_workspaces
+    assert deterministic or held() == with_workspaces
+    assert kept == []
 
 
 def test_captured_graphs_are_left_alone() -> None:

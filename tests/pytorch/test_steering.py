@@ -30,7 +30,7 @@ from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.heap.steering import Steering, steer, trims
 from oocdnn.torch.limit.session import memory_limit
-from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds
+from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds, take_free
 from oocdnn.torch.limit.step_kinds import Known
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -553,6 +553,34 @@ def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> Non
         assert card.taken_now
         F.cross_entropy(net(x), target).backward()
         assert card.taken_now == []
+    card.close()
+
+
+def test_workspaces_leave_the_midst_of_what_is_free() -> None:
+    class Libraries(ModelCard):
+        """Libraries hold one workspace."""
+
+        workspace = 0
+
+        def free_workspaces(self) -> None:
+            self.give(self.workspace)
+
+        def allocate_workspaces(self) -> None:
+            self.workspace = self.take(32 * MIB)
+
+    model = Modelled()
+    card = Libraries(model)
+    parameter, tensor = card.take(30 * MIB), card.take(400 * MIB)
+    card.allocate_workspaces()
+    before, end = card.workspace, model.allocator.reserved
+    card.give(tensor)
+    taken = take_free(card)
+    assert parameter < card.workspace < parameter + 3 * PAGE < before
+    assert before in taken  # until the step ends, whatever uses the workspace as it was
+    for address in taken:
+        card.give(address)
+    card.trim()
+    assert model.allocator.reserved == 4 * PAGE < end
     card.close()
 
 

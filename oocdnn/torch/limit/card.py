@@ -7,22 +7,24 @@ read after the release show.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import queue
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from oocdnn._native_swap import IN, OUT, NativeSwapper, Slab
 from oocdnn.errors import DeviceError, OutOfMemory
 from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.heap.allocator import Heap
-from oocdnn.torch.limit.heap.history import History, heap_of
+from oocdnn.torch.limit.heap.history import History, has_graphs, heap_of
 from oocdnn.torch.limit.heap.reading import Log
 
 
@@ -98,6 +100,13 @@ class Card(Protocol):
 
     def give(self, address: int) -> None:
         """Frees them."""
+
+    def free_workspaces(self) -> None:
+        """Frees what libraries hold for their operations, where they allocate it anew at the next
+        one."""
+
+    def allocate_workspaces(self) -> None:
+        """Has them allocate it, for the compute stream, on this thread and on autograd's."""
 
     def mark(self) -> Any:
         """The point in time at which the compute stream arrives here."""
@@ -279,6 +288,31 @@ class CudaCard:
     def give(self, address: int) -> None:
         torch._C._cuda_cudaCachingAllocator_raw_delete(address)
 
+    def free_workspaces(self) -> None:
+        if not has_graphs(self.device):  # a CUDA graph keeps the address of the workspace it uses
+            torch._C._cuda_clearCublasWorkspaces()
+
+    def allocate_workspaces(self) -> None:
+        # In a program that asks for deterministic operations cuBLAS's may raise: its workspaces
+        # are allocated where the program comes to them.
+        with contextlib.suppress(RuntimeError), self._alone():
+            matrix = torch.ones(8, 8, device=self.device, requires_grad=True)
+            torch.mm(matrix, matrix).backward(matrix.detach())
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Autograd as it is by default, whatever the program is within."""
+        with (
+            torch.cuda.device(self._index),
+            torch.cuda.stream(self._compute),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autocast("cuda", enabled=False),
+            torch.autograd.graph.saved_tensors_hooks(_same, _same),
+            _disable_current_modes(),
+        ):
+            yield
+
     def mark(self) -> torch.cuda.Event:
         event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
         event.record(self._compute)
@@ -324,6 +358,10 @@ class CudaCard:
     def _copy(self, way: int, storage: Tensor, slab: Slab) -> Copy:
         address = storage.untyped_storage().data_ptr()
         return _CudaCopy(self, self.swapper.start(way, self._raw, address, slab, slab.nbytes))
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 class _HostCopy:
@@ -407,6 +445,12 @@ class HostCard:
 
     def give(self, address: int) -> None:
         del address
+
+    def free_workspaces(self) -> None:
+        pass
+
+    def allocate_workspaces(self) -> None:
+        pass
 
     def mark(self) -> float:
         return time.perf_counter()

@@ -130,13 +130,24 @@ def probed_trim_seconds(card: Card, room: int) -> float:
 
 def take_free(card: Card) -> list[int]:
     """Gives unused memory back to the driver and takes what stays free: what is allocated next is
-    at the lowest addresses, out of the way of what comes and goes. The addresses, to be given back.
+    at the lowest addresses, out of the way of what comes and goes. So are the workspaces of
+    libraries, wherever the step had them. The addresses, to be given back.
     """
     heap = card.heap()
     if heap is None or not heap.expandable:
         return []
     card.trim()
+    taken = _take_all(card)
+    card.free_workspaces()
+    taken += _take_all(card)  # where they were: nothing else is there while another thread uses it
+    card.allocate_workspaces()
+    return taken
+
+
+def _take_all(card: Card) -> list[int]:
+    """What is free. The addresses."""
+    heap = card.heap()
+    assert heap is not None
     allocator = Allocator(expandable=True, extents=heap.extents)
-    allocator.trim()
     taken = [card.take(nbytes) for nbytes in allocator.takeable()]
     return [address for address in taken if address]

@@ -53,6 +53,12 @@ def heap_of(device: torch.device, stream: int) -> Heap:
     return _heap(torch.cuda.memory._snapshot(), device.index, stream)
 
 
+def has_graphs(device: torch.device) -> bool:
+    """Whether there is memory of CUDA graphs, which the allocator keeps apart."""
+    segments = torch.cuda.memory._snapshot()["segments"]
+    return any(one["device"] == device.index and not _is_default(one) for one in segments)
+
+
 def _heap(snapshot: dict[str, Any], index: int | None, stream: int) -> Heap:
     here = [one for one in snapshot["segments"] if one["device"] == index]
     own = [one for one in here if _is_of(one, stream)]
@@ -68,8 +74,11 @@ def _record(what: str | None) -> None:
 
 
 def _is_of(segment: dict[str, Any], stream: int) -> bool:
-    pool = tuple(segment.get("segment_pool_id", _DEFAULT_POOL))
-    return bool(segment["stream"] == stream and pool == _DEFAULT_POOL)
+    return bool(segment["stream"] == stream and _is_default(segment))
+
+
+def _is_default(segment: dict[str, Any]) -> bool:
+    return tuple(segment.get("segment_pool_id", _DEFAULT_POOL)) == _DEFAULT_POOL
 
 
 def _extent(segment: dict[str, Any]) -> Extent:
