@@ -13,7 +13,8 @@ namespace {
 // Exponents of bytes beside length, in the first orders.
 constexpr std::array<double, 5> kShapes{0.5, 1.0, 0.0, 0.25, 0.75};
 constexpr int kFresh = 40;       // orders before the best is only changed
-constexpr size_t kMoved = 3;     // allocations at the top that are moved at a time
+constexpr size_t kMoved = 5;     // allocations that are moved at a time, at most
+constexpr int kOthers = 35;      // of a hundred of them are not behind the limit
 constexpr double kNoise = 0.43;  // deviation of the weights of a fresh order, in powers of two
 constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
 
@@ -57,15 +58,15 @@ bool Placement::Improve(std::vector<Span> fixed, const std::vector<char>& open, 
   std::optional<Fit> best;
   for (int number = 0; number < tries; ++number) {
     Fit next;
-    next.state = {NextOrder(number, best ? &*best : nullptr, &places), state_.addresses};
-    next.top = FitAll(fixed, open, best ? best->top : kEndless, &next.state);
-    if (!best || next.top <= best->top) best = std::move(next);
-    if (best->top <= limit || deadline->Passed()) break;
+    next.state = {NextOrder(number, limit, best ? &*best : nullptr, &places), state_.addresses};
+    next.excess = FitAll(fixed, open, limit, best ? best->excess : kEndless, &next.state);
+    if (!best || next.excess <= best->excess) best = std::move(next);
+    if (best->excess == 0 || deadline->Passed()) break;
     if (number == 0 && IsHopeless(fixed, places, *best, limit)) break;
   }
-  const int64_t top = best->top;
+  const int64_t excess = best->excess;
   state_ = std::move(best->state);
-  return top <= limit;
+  return excess == 0;
 }
 
 // Returns true if no order helps: an allocation that ends behind the limit does not fit below it
@@ -93,7 +94,7 @@ int64_t Placement::EndOf(int32_t lifetime, const State& state) const {
   return state.addresses[Index(lifetime)] + lifetimes_[Index(lifetime)].bytes;
 }
 
-std::vector<int32_t> Placement::NextOrder(int number, const Fit* best,
+std::vector<int32_t> Placement::NextOrder(int number, int64_t limit, const Fit* best,
                                           std::vector<int32_t>* places) {
   if (number == 0 && !state_.order.empty()) return state_.order;
   const bool first = static_cast<size_t>(number) < kShapes.size();
@@ -101,7 +102,7 @@ std::vector<int32_t> Placement::NextOrder(int number, const Fit* best,
   if (best == nullptr || (fresh && (first || random_.Chance(50)))) {
     return FreshOrder(first, first ? kShapes[static_cast<size_t>(number)] : Unit(&random_));
   }
-  return ChangedOrder(*best, places);
+  return ChangedOrder(*best, limit, places);
 }
 
 // The largest product of powers of bytes and length first.
@@ -120,28 +121,33 @@ std::vector<int32_t> Placement::FreshOrder(bool first, double shape) {
   return order;
 }
 
-// A few of those at the top come earlier.
-std::vector<int32_t> Placement::ChangedOrder(const Fit& best, std::vector<int32_t>* places) {
-  const size_t count = std::min(1 + random_.Below(kMoved), places->size());
-  const auto moved = places->begin() + static_cast<std::ptrdiff_t>(count);
-  std::partial_sort(places->begin(), moved, places->end(), [&](int32_t a, int32_t b) {
-    return std::pair(-EndOf(a, best.state), a) < std::pair(-EndOf(b, best.state), b);
+// A few of those behind the limit come earlier, or others that exist beside one of them come
+// elsewhere.
+std::vector<int32_t> Placement::ChangedOrder(const Fit& best, int64_t limit,
+                                             std::vector<int32_t>* places) {
+  const auto inside = std::partition(places->begin(), places->end(), [&](int32_t lifetime) {
+    return EndOf(lifetime, best.state) > limit;
   });
+  const auto behind = static_cast<size_t>(inside - places->begin());
   std::vector<int32_t> order = best.state.order;
-  for (auto lifetime = places->begin(); lifetime != moved; ++lifetime) {
-    order.erase(std::find(order.begin(), order.end(), *lifetime));
+  const size_t count = 1 + random_.Below(kMoved);
+  for (size_t i = 0; i < count; ++i) {
+    const bool other = random_.Chance(kOthers);
+    const int32_t lifetime = (*places)[random_.Below(other ? places->size() : behind)];
     const double draw = Unit(&random_);
-    const auto place = static_cast<std::ptrdiff_t>(static_cast<double>(order.size()) * draw * draw);
-    order.insert(order.begin() + place, *lifetime);
+    order.erase(std::find(order.begin(), order.end(), lifetime));
+    const double place = static_cast<double>(order.size()) * (other ? draw : draw * draw);
+    order.insert(order.begin() + static_cast<std::ptrdiff_t>(place), lifetime);
   }
   return order;
 }
 
-// First fit in this order, and the end of the highest one; ends early where it passes `most`.
+// First fit in this order, and the bytes behind the limit, of all allocations; ends early where
+// they pass `most`.
 int64_t Placement::FitAll(const std::vector<Span>& fixed, const std::vector<char>& open,
-                          int64_t most, State* state) {
+                          int64_t limit, int64_t most, State* state) {
   Fix(fixed);
-  int64_t top = base_;
+  int64_t excess = 0;
   for (const int32_t index : state->order) {
     if (open[Index(index)] == 0) continue;
     const Lifetime& lifetime = lifetimes_[Index(index)];
@@ -149,10 +155,10 @@ int64_t Placement::FitAll(const std::vector<Span>& fixed, const std::vector<char
     state->addresses[Index(index)] = address;
     occupied_.Add({address, end, lifetime.begin, lifetime.end});
     if (lifetime.again != kNever) occupied_.Add({address, end, -1, lifetime.again});
-    top = std::max(top, end);
-    if (top > most) break;
+    excess += std::max<int64_t>(end - limit, 0);
+    if (excess > most) break;
   }
-  return top;
+  return excess;
 }
 
 }  // namespace oocdnn::heap

@@ -38,19 +38,20 @@ class Placement {
  private:
   struct Fit {
     State state;
-    int64_t top = 0;
+    int64_t excess = 0;  // bytes behind the limit
   };
 
   [[nodiscard]] int64_t EndOf(int32_t lifetime, const State& state) const;
   std::vector<int32_t> FreshOrder(bool first, double shape);
-  std::vector<int32_t> ChangedOrder(const Fit& best, std::vector<int32_t>* places);
-  std::vector<int32_t> NextOrder(int number, const Fit* best, std::vector<int32_t>* places);
+  std::vector<int32_t> ChangedOrder(const Fit& best, int64_t limit, std::vector<int32_t>* places);
+  std::vector<int32_t> NextOrder(int number, int64_t limit, const Fit* best,
+                                 std::vector<int32_t>* places);
   bool IsHopeless(const std::vector<Span>& fixed, const std::vector<int32_t>& places,
                   const Fit& fit, int64_t limit);
   void Fix(const std::vector<Span>& fixed);
   [[nodiscard]] int64_t LowestOf(const Lifetime& lifetime) const;
-  int64_t FitAll(const std::vector<Span>& fixed, const std::vector<char>& open, int64_t most,
-                 State* state);
+  int64_t FitAll(const std::vector<Span>& fixed, const std::vector<char>& open, int64_t limit,
+                 int64_t most, State* state);
 
   const Lifetimes& lifetimes_;
   const int64_t base_;

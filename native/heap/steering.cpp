@@ -14,7 +14,7 @@
 namespace oocdnn::heap {
 namespace {
 
-constexpr int kOrders = 400;    // of the first placement
+constexpr int kOrders = 300;    // of the first placement
 constexpr int kAgain = 25;      // orders of a placement of the rest
 constexpr size_t kPlanned = 4;  // sets of holes of a group that follow from the placement
 constexpr size_t kHoles = 12;   // random ones

@@ -18,7 +18,7 @@
 
 namespace oocdnn::heap {
 
-constexpr int64_t kWalks = 64;  // over the step, each with other random numbers
+constexpr int64_t kWalks = 256;  // over the step, each with other random numbers
 
 struct SteeringOptions {
   int64_t limit = 0;     // bytes that may be reserved
