@@ -416,6 +416,26 @@ def test_a_plan_is_steered_anew_after_a_step_that_was_not_steered() -> None:
         assert kind.course.spacers.lost
 
 
+@pytest.mark.usefixtures("tiny")
+def test_steering_that_serves_stays_where_no_other_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with limited(0.5) as (run, kind, card, step):
+        while kind.course is None or not kind.course.spacers.used or not kind.course.runs:
+            step()
+        spacers, plan = kind.course.spacers, kind.plan
+        monkeypatch.setattr(reservation, "steer", lambda *_: None)
+        monkeypatch.setattr(reservation, "trims", lambda *_: None)
+        run._steps.planning.replan(kind)
+        assert kind.course.spacers is spacers
+        assert kind.plan is kind.course.plan
+        assert kind.plan.schedule is plan.schedule
+        for _ in range(8):
+            step()
+            assert not kind.course.spacers.lost
+            assert card.taken() <= run.limit
+
+
 class Elsewhere(HostCard):
     """Has other addresses than expected from some allocation on."""
 

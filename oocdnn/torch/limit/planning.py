@@ -135,17 +135,20 @@ class Planning:
 
     def replan(self, known: Known) -> None:
         """The steps of the plan begin without unused memory, as the simulation does. A plan that
-        keeps to the limit stays where the new one does not, or takes longer."""
+        keeps to the limit stays where the new one does not, or takes longer: with its steering,
+        where that has kept to the limit and no other is found."""
         room = self._room(known)
         reservation = self._reservation(known, room)
         known.update_event_seconds()
         timeline = known.timeline_with_runtime
         plan = self._planner(timeline, room, reservation, known.record.copying)
-        latest = None
+        latest, steered = None, False
         if known.plan is not None and plan is not None:
             latest = known.plan.retimed(timeline, plan.links)
             if reservation is not None:
-                latest = latest.reserving(reservation)
+                told = latest.reserving(reservation)
+                steered = not _keeps_to(told, room) and self._kept(known)
+                latest = latest if steered else told
         stays = known.course is not None and _is_better(latest, plan, room)
         known.plan = latest if stays else plan
         if known.plan is None:
@@ -155,7 +158,16 @@ class Planning:
             spacers = Spacers(self._card, None)
             known.course = Planned(self._store, known.plan, known.found, spacers)
         known.course.plan, known.course.runs = known.plan, 0
-        self._take_up(known.course, reservation)
+        if not (stays and steered):
+            self._take_up(known.course, reservation)
+
+    def _kept(self, known: Known) -> bool:
+        """Whether whole steps were steered as planned, and the driver counted no more than the
+        limit."""
+        course = known.course
+        if course is None or not course.spacers.used or course.spacers.lost or not course.runs:
+            return False
+        return self._card.taken() + self._card.others() <= self.limit
 
     def _steer(self, known: Known) -> None:
         """Steers the plan anew, from the memory that the allocator holds now."""
