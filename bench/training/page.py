@@ -12,6 +12,7 @@ Row = dict[str, Any]
 
 _HEIGHT = 300  # of a drawing, pixels
 _TICKS = 5
+_COMPILED = ("budget-", "compile")  # begins of the ways that compile the network
 _STYLE = """
 .over { display: block; width: calc(100% - 7rem); margin-left: 5rem; overflow: visible; }
 """
@@ -32,8 +33,24 @@ def page_of(rows: Sequence[Row], command: str) -> str:
         f"<header>\n<h1>oocdnn bench training</h1>\n<p>{text(about)}</p>\n"
         f"<p><code>{text(command)}</code></p>\n</header>"
     )
-    content = f"{drawn}\n{_table(rows)}" if rows else "<p>Nothing was measured.</p>"
+    content = (
+        f"{drawn}\n{_table(_beside_compiled(rows))}" if rows else "<p>Nothing was measured.</p>"
+    )
     return document("oocdnn bench training", style() + _STYLE, header, content)
+
+
+def _beside_compiled(rows: Sequence[Row]) -> list[Row]:
+    """With the time of compiled steps over that of the case's compiled step with everything kept,
+    of another run where theirs has none."""
+    seconds = {row["case"]: row["seconds"] for row in rows if row["way"] == "compiled"}
+
+    def beside(row: Row) -> Row:
+        core = seconds.get(row.get("case"))
+        if core is None or "seconds" not in row or not row["way"].startswith(_COMPILED):
+            return row
+        return {"of_compiled": row["seconds"] / core} | row
+
+    return [beside(row) for row in rows]
 
 
 def _shade(way: str, ways: Sequence[str]) -> str:
@@ -85,7 +102,8 @@ def _table(rows: Sequence[Row]) -> str:
 
     columns = (
         ("limit", "limit_gib", "{:.2f} GiB"), ("step", "seconds", "{:.4f} s"),
-        ("of plain", "of_plain", "{:.3f}"), ("images/s", "images_per_second", "{:.0f}"),
+        ("of plain", "of_plain", "{:.3f}"), ("of compiled", "of_compiled", "{:.3f}"),
+        ("images/s", "images_per_second", "{:.0f}"),
         ("allocated", "allocated_gib", "{:.2f} GiB"), ("driver", "driver_gib", "{:.2f} GiB"),
         ("within", "within", "{}"), ("of predicted", "of_predicted", "{:.3f}"),
         ("losses equal", "losses_equal", "{}"),

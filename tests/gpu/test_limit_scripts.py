@@ -168,6 +168,17 @@ def test_a_page_of_nothing_says_so() -> None:
     assert "Nothing was measured" in page_of([], "oocdnn bench training")
 
 
+def test_a_page_has_compiled_steps_beside_the_compiled_one() -> None:
+    def row(way: str, seconds: float) -> dict[str, Any]:
+        return {"case": "a", "way": way, "seconds": seconds, "driver_gib": 1.0, "images": 1,
+                "arithmetic": "fp32"}  # fmt: skip
+
+    page = page_of([row("plain", 8.0), row("budget-0.4", 5.0), row("compiled", 4.0)], "")
+    assert page.count("<td>1.250</td>") == 1
+    assert page.count("<td>1.000</td>") == 1
+    assert "<td>2.000</td>" not in page
+
+
 def test_the_largest_batch_of_the_plain_step_is_found() -> None:
     device = Host()
     rows = Rows(device, "script", 100.0)
