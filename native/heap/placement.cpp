@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<double, 5> kShapes{0.5, 1.0, 0.0, 0.25, 0.75};
 constexpr int kFresh = 40;       // orders before the best is only changed
 constexpr size_t kMoved = 5;     // allocations that are moved at a time, at most
-constexpr int kOthers = 35;      // of a hundred of them are not behind the limit
+constexpr int kOthers = 35;      // of a hundred of them are drawn from all
 constexpr double kNoise = 0.43;  // deviation of the weights of a fresh order, in powers of two
 constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
 
@@ -121,11 +121,11 @@ std::vector<int32_t> Placement::FreshOrder(bool first, double shape) {
   return order;
 }
 
-// A few of those behind the limit come earlier, or others that exist beside one of them come
-// elsewhere.
+// A few of those behind the limit come earlier, and a few of all come elsewhere: one that is in the
+// way may be among them.
 std::vector<int32_t> Placement::ChangedOrder(const Fit& best, int64_t limit,
                                              std::vector<int32_t>* places) {
-  const auto inside = std::partition(places->begin(), places->end(), [&](int32_t lifetime) {
+  const auto inside = std::stable_partition(places->begin(), places->end(), [&](int32_t lifetime) {
     return EndOf(lifetime, best.state) > limit;
   });
   const auto behind = static_cast<size_t>(inside - places->begin());

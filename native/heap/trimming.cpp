@@ -19,6 +19,7 @@ class Trial {
 
   // The group whose requests pass the limit first; kNowhere where none does.
   Result<size_t> Run() {
+    for (int64_t& bytes : bytes_) bytes = std::min<int64_t>(bytes, 0);
     Allocator allocator(heap_);
     allocator.Trim();
     Walk walk(requests_, &allocator);

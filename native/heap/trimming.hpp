@@ -26,9 +26,9 @@ struct Trimming {
   int64_t reserved = 0;     // most bytes taken from the driver
 };
 
-// The latest points that serve, at most one for each passing of the limit, for the requests, which
-// have groups; none where what is in use passes the limit, with the gaps that stay, or more than
-// kMostTrims are needed.
+// Points for the requests, which have groups: before each passing of the limit the latest one. None
+// where one of these does not serve, as where what is in use passes the limit with the gaps that
+// stay, or more than kMostTrims are needed.
 Result<std::optional<Trimming>> FindTrims(const Heap& heap, const Requests& requests,
                                           int64_t limit);
 
