@@ -38,7 +38,7 @@ class Reserved(Protocol):
 
     def acting(self, schedule: Schedule, /) -> Mapping[int, float]:
         """Seconds of the host at positions, for what keeps the allocator to these bytes, of a
-        schedule that it was called with."""
+        schedule that it was asked about."""
 
     def stalls(self, schedule: Schedule, /) -> Mapping[int, float]:
         """Seconds at positions for which the device waits until unused bytes are given back, of

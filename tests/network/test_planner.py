@@ -341,6 +341,12 @@ def test_of_plans_that_fit_with_trims_the_fastest_is_taken_where_none_fits_witho
             super().__init__(1 << 40)
             self._most, self._seconds = most, seconds
             self.trims = False
+            self.serving: list[Schedule] = []
+
+        def __call__(self, schedule: Schedule) -> int:
+            if schedule.peak_bytes <= self._most:
+                self.serving.append(schedule)
+            return super().__call__(schedule)
 
         def trimmed(self, schedule: Schedule) -> int | None:
             self.trims = schedule.peak_bytes <= self._most
@@ -349,16 +355,20 @@ def test_of_plans_that_fit_with_trims_the_fastest_is_taken_where_none_fits_witho
         def stalls(self, schedule: Schedule) -> dict[int, float]:
             return {1: self._seconds} if self.trims else {}
 
-    timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=True)
+    timeline = chain_of([64 * MIB] * 12, [1e-3] * 12, recipes=False)
     limit = int(0.7 * timeline.peak_bytes)
-    most = limit - MIB
-    found = plan(timeline, [LINK], limit, seconds=0.5, reserved=Trimmed(most, 1.0))
+    most = limit - 64 * MIB
+    trimmed = Trimmed(most, 1e-3)
+    found = plan(timeline, [LINK], limit, seconds=0.5, reserved=trimmed)
     assert found.peak_bytes <= most
+    assert len(trimmed.serving) > 1
+    delayed = timeline.delayed({}, {1: 1e-3})
+    times = [simulate(delayed, [LINK], one).seconds for one in trimmed.serving]
+    assert found.seconds <= min(times) + 1e-9 < max(times)
     assert found.reserved == found.peak_bytes
-    assert found.stalls == {1: 1.0}
-    assert 1.0 < found.seconds - timeline.seconds + 1e-9 < 1.1
+    assert found.stalls == {1: 1e-3}
     assert found.retimed(timeline, found.links).seconds == found.seconds
-    none = plan(timeline, [LINK], limit, seconds=0.5, reserved=Trimmed(0, 1.0))
+    none = plan(timeline, [LINK], limit, seconds=0.5, reserved=Trimmed(0, 1e-3))
     assert none.reserved == (1 << 40) + none.peak_bytes
     assert none.stalls == {}
 

@@ -22,6 +22,7 @@ from oocdnn.network import reserving
 from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
+from oocdnn.torch.limit import spacers as spacers_module
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap import allocator, reservation
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
@@ -196,22 +197,28 @@ def test_the_time_of_trims_is_at_their_positions(monkeypatch: pytest.MonkeyPatch
 SIZES = st.lists(st.integers(2, 40), min_size=4, max_size=24)
 
 
-def played(operations: Sequence[Sequence[Item]], trimmed: Steering) -> int:
-    """Most bytes reserved where the operations run twice in an allocator that is trimmed so."""
+def played(
+    operations: Sequence[Sequence[Item]], trimmed: Steering
+) -> tuple[int, dict[tuple[str, int], int]]:
+    """Most bytes reserved where the operations run six times in an allocator that is trimmed so,
+    and most bytes that each trim gives back."""
     allocator = Allocator(expandable=True)
     allocator.allocate(20 * MIB)
-    most, live = 0, {}
-    for _ in range(2):
+    most, live, given = 0, {}, dict.fromkeys(trimmed.trims, 0)
+    for _ in range(6):
         for position, items in enumerate(operations):
-            if ("run", position) in trimmed.trims:
+            point = "run", position
+            if point in given:
+                before = allocator.reserved
                 allocator.trim()
+                given[point] = max(given[point], before - allocator.reserved)
             for number, size in items:
                 if size:
                     live[number] = allocator.allocate(size * MIB)
                 else:
                     allocator.free(live.pop(number))
                 most = max(most, allocator.reserved)
-    return most
+    return most, given
 
 
 @given(sizes=SIZES, order=st.randoms(use_true_random=False))
@@ -230,7 +237,8 @@ def test_steering_keeps_to_its_limit_or_is_none(sizes: list[int], order) -> None
     for limit in range(natural, 0, -PAGE):
         trimmed = trims(allocations.step(schedule), heap, limit)
         if trimmed is not None:
-            assert trimmed.reserved == played(operations, trimmed) <= limit
+            assert trimmed.reserved <= limit
+            assert (trimmed.reserved, trimmed.trims) == played(operations, trimmed)
         found = steer(allocations.step(schedule), heap, limit, time.monotonic() + 0.2)
         if found is None:
             break
@@ -373,6 +381,21 @@ def test_what_steering_cannot_help_is_trimmed_in_the_midst_of_steps(
         assert not kind.course.spacers.used
 
 
+def test_a_plan_that_keeps_everything_is_trimmed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "_RULES", allocator.HeapRules(512, KIB, KIB))
+    monkeypatch.setattr(reservation, "steer", lambda *_: None)
+    monkeypatch.setattr(reserving, "_parts", lambda *_: [])
+    with limited(1.0, 48 * KIB) as (run, kind, card, step):
+        for _ in range(10):
+            known = kind.allocations is not None
+            step()
+            assert not known or card.taken() <= run.limit
+        assert kind.plan.fits
+        assert kind.course.spacers.trims
+        assert not kind.keeps
+        assert run.settled
+
+
 @pytest.mark.usefixtures("tiny")
 def test_memory_is_mapped_again_beside_what_a_step_left() -> None:
     """Where memory is given back in the midst of training, a step is not steered; the next ones
@@ -499,13 +522,52 @@ def test_what_an_act_takes_the_host_is_measured() -> None:
         spacers.ends()
     assert spacers.act_seconds >= 0.9e-3
     card.close()
-    assert probed_trim_seconds(card, 1 << 30) >= 1e-3 / (256 * MIB)
-    assert probed_trim_seconds(card, 8 * MIB) >= 1e-3 / (8 * MIB)
-    assert probed_trim_seconds(card, 2 * MIB) == 0.0
+    assert probed_trim_seconds(card, 1 << 30) >= 1e-3 / (240 * MIB)
+    assert probed_trim_seconds(card, 30 * MIB) >= 1e-3 / PAGE
+    assert probed_trim_seconds(card, 19 * MIB) == spacers_module._TRIM_SECONDS
     assert card.taken_now == []
     nothing = HostCard()
-    assert probed_act_seconds(nothing) == probed_trim_seconds(nothing, 1 << 30) == 0.0
+    assert probed_act_seconds(nothing) == 0.0
+    assert probed_trim_seconds(nothing, 1 << 30) == spacers_module._TRIM_SECONDS
     nothing.close()
+
+
+def test_the_trial_of_a_trim_takes_what_the_allocator_leaves() -> None:
+    model = Modelled()
+    card = ModelCard(model)
+    for _ in range(2):
+        card.take(30 * MIB)
+        card.give(card.take(50 * MIB))
+    held = model.allocator.reserved
+    card.trim()
+    room = model.allocator.reserved + 2 * PAGE
+    assert room < held
+    assert probed_trim_seconds(card, room) > 0.0
+    assert card.taken() <= room
+    card.close()
+
+
+def test_nothing_is_trimmed_outside_of_steps() -> None:
+    class Counting(HostCard):
+        released = 0
+
+        def release(self) -> None:
+            self.released += 1
+
+    card = Counting()
+    spacers = Spacers(card, Steering(0, {}, 0, {("run", 1): MIB}))
+    assert spacers.trims
+    assert not spacers.used
+    for end in (spacers.ends, spacers.stop):
+        spacers.at(("run", 1))
+        before = card.released
+        spacers.begins()
+        spacers.at(("run", 1))
+        assert card.released == before + 1
+        end()
+        spacers.at(("run", 1))
+        assert card.released == before + 1
+    card.close()
 
 
 def test_a_point_at_which_the_runtime_did_not_act_ends_the_steering_of_the_step() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import queue
 import threading
 import time
@@ -18,13 +19,14 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 from torch.utils._python_dispatch import _disable_current_modes
 
 from oocdnn._native_swap import IN, OUT, NativeSwapper, Slab
 from oocdnn.errors import DeviceError, OutOfMemory
 from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.heap.allocator import Heap
-from oocdnn.torch.limit.heap.history import History, has_graphs, heap_of
+from oocdnn.torch.limit.heap.history import History, has_pools, heap_of
 from oocdnn.torch.limit.heap.reading import Log
 
 
@@ -74,7 +76,7 @@ class Card(Protocol):
         """Waits for all that was enqueued."""
 
     def release(self) -> None:
-        """Gives what no tensor uses back to the driver."""
+        """Gives what no tensor uses back to the driver; on a GPU, that of all GPUs."""
 
     def trim(self) -> None:
         """`release`; `taken` begins anew."""
@@ -289,18 +291,27 @@ class CudaCard:
         torch._C._cuda_cudaCachingAllocator_raw_delete(address)
 
     def free_workspaces(self) -> None:
-        if not has_graphs(self.device):  # a CUDA graph keeps the address of the workspace it uses
+        # PyTorch frees those of all threads, streams and devices. A CUDA graph keeps the address of
+        # the one that it uses.
+        if self._may_renew() and not has_pools() and not _has_graphs():
             torch._C._cuda_clearCublasWorkspaces()
 
     def allocate_workspaces(self) -> None:
+        if not self._may_renew():
+            return
         # In a program that asks for deterministic operations cuBLAS's may raise: its workspaces
         # are allocated where the program comes to them.
-        with contextlib.suppress(RuntimeError), self._alone():
+        with contextlib.suppress(RuntimeError), self._plain():
             matrix = torch.ones(8, 8, device=self.device, requires_grad=True)
-            torch.mm(matrix, matrix).backward(matrix.detach())
+            linear(matrix, matrix, matrix[0]).backward(matrix.detach())
+
+    def _may_renew(self) -> bool:
+        """Whether nothing runs that uses cuBLAS meanwhile: no backward, and no other thread."""
+        in_backward = torch._C._current_graph_task_id() != -1
+        return not (in_backward or self.capturing() or _has_threads())
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _plain(self) -> Iterator[None]:
         """Autograd as it is by default, whatever the program is within."""
         with (
             torch.cuda.device(self._index),
@@ -310,6 +321,7 @@ class CudaCard:
             torch.autocast("cuda", enabled=False),
             torch.autograd.graph.saved_tensors_hooks(_same, _same),
             _disable_current_modes(),
+            torch._C.DisableTorchFunction(),
         ):
             yield
 
@@ -358,6 +370,26 @@ class CudaCard:
     def _copy(self, way: int, storage: Tensor, slab: Slab) -> Copy:
         address = storage.untyped_storage().data_ptr()
         return _CudaCopy(self, self.swapper.start(way, self._raw, address, slab, slab.nbytes))
+
+
+# Modules of threads that compute nothing on a GPU.
+_IDLE = ("torch.utils.data.", "torch._inductor.", "multiprocessing.queues", "tqdm.", "oocdnn.")
+
+
+def _has_threads() -> bool:
+    """Whether another thread of Python's might use a GPU. Those of autograd are none of Python's:
+    they run what a thread of Python's waits for."""
+    others = set(threading.enumerate()) - {threading.current_thread()}
+    return not all(isinstance(one, threading._DummyThread) or _is_idle(one) for one in others)
+
+
+def _is_idle(thread: threading.Thread) -> bool:
+    runs = getattr(thread, "_target", None) or type(thread)
+    return str(runs.__module__).startswith(_IDLE)
+
+
+def _has_graphs() -> bool:
+    return any(issubclass(type(one), torch.cuda.CUDAGraph) for one in gc.get_objects())
 
 
 def _same(tensor: Tensor) -> Tensor:

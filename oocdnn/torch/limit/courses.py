@@ -239,6 +239,7 @@ class Planned:
         self._numbered = numbered
         self._late.clear()
         self._bounds = Bounds()
+        self.spacers.begins()
 
     def expects(self, number: int, nbytes: int) -> bool:
         """Whether the recorded step had a new entry of that size here."""
@@ -298,9 +299,9 @@ class Planned:
 
     def completed(self) -> None:
         """The step that ended was a whole one. The host time of a step whose steering ended midway
-        is not that of the plan."""
+        is not that of the plan, and the host waits for the device in trims."""
         self.runs += 1
-        if self._measured is not None and not self.spacers.lost:
+        if self._measured is not None and not (self.spacers.lost or self.spacers.trims):
             seconds = (self._measured, self.host_seconds)
             self.host_seconds = min(one for one in seconds if one is not None)
 

@@ -137,7 +137,7 @@ class Planning:
         """The steps of the plan begin without unused memory, as the simulation does. A plan that
         keeps to the limit stays where the new one does not, or takes longer: with its steering,
         where that has kept to the limit and no other is found."""
-        room = self._room(known)
+        room, kept = self._room(known), self._kept(known)
         reservation = self._reservation(known, room)
         known.update_event_seconds()
         timeline = known.timeline_with_runtime
@@ -147,7 +147,7 @@ class Planning:
             latest = known.plan.retimed(timeline, plan.links)
             if reservation is not None:
                 told = latest.reserving(reservation)
-                steered = not _keeps_to(told, room) and self._kept(known)
+                steered = kept and not _keeps_to(told, room)
                 latest = latest if steered else told
         stays = known.course is not None and _is_better(latest, plan, room)
         known.plan = latest if stays else plan
@@ -162,10 +162,12 @@ class Planning:
             self._take_up(known.course, reservation)
 
     def _kept(self, known: Known) -> bool:
-        """Whether whole steps were steered as planned, and the driver counted no more than the
-        limit."""
+        """Whether whole steps were steered as planned, or trimmed, and the driver counted no more
+        than the limit."""
         course = known.course
-        if course is None or not course.spacers.used or course.spacers.lost or not course.runs:
+        if course is None or course.spacers.lost or not course.runs:
+            return False
+        if not course.spacers.used and not course.spacers.trims:
             return False
         return self._card.taken() + self._card.others() <= self.limit
 

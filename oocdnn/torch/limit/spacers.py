@@ -12,7 +12,9 @@ from oocdnn.torch.limit.heap.steering import Steering
 
 _ENOUGH = 100  # acts, whose time is known
 _PROBES, _PROBED = 32, 4 << 20  # acts that are tried, and their bytes
-_TRIMMED = 256 << 20  # bytes that are given back by trial, at most
+_TRIMMED = 240 << 20  # bytes that are given back by trial, at most
+_PAGE = 20 << 20  # bytes that PyTorch's allocator takes from the driver at a time, at least
+_TRIM_SECONDS = 6.5e-12  # for each byte, on an H200
 
 
 class Spacers:
@@ -20,6 +22,7 @@ class Spacers:
 
     Attributes:
         used: Whether there is anything to take.
+        trims: Whether unused memory is given back in the midst of steps.
         run_positions: Events at whose end there is something to do.
         lost: Whether the allocator was in another state than expected, as after `empty_cache`. Then
             nothing is done until `restore`.
@@ -30,11 +33,12 @@ class Spacers:
         self._acts = {} if steering is None else steering.acts
         self._trims = frozenset(() if steering is None else steering.trims)
         self._end = 0 if steering is None else steering.end
-        self.used = bool(self._acts)
+        self.used, self.trims = bool(self._acts), bool(self._trims)
         points = {*self._acts, *self._trims}
         self.run_positions = frozenset(number for kind, number in points if kind == "run")
         self._held: set[int] = set()  # addresses
         self.lost = False
+        self._runs = False  # within a step that goes as planned
         self._count, self._spent = 0, 0.0  # acts, and the seconds of the host for them
         self._map()
 
@@ -43,8 +47,13 @@ class Spacers:
         """Seconds of the host for an act; None where there were few."""
         return self._spent / self._count if self._count >= _ENOUGH else None
 
+    def begins(self) -> None:
+        """A step begins."""
+        self._runs = True
+
     def ends(self) -> None:
         """The step ends: gives everything back."""
+        self._runs = False
         while self._held:
             self._card.give(self._held.pop())
 
@@ -65,8 +74,8 @@ class Spacers:
                 self._card.give(address)
 
     def at(self, point: Point) -> None:
-        """The runtime acts here."""
-        if point in self._trims:
+        """The runtime acts here; nothing is done outside of steps."""
+        if point in self._trims and self._runs:
             self._card.release()
         acts = self._acts.get(point)
         if acts is None or self.lost:
@@ -112,17 +121,17 @@ def probed_act_seconds(card: Card) -> float:
 
 
 def probed_trim_seconds(card: Card, room: int) -> float:
-    """Seconds for each byte that is given back to the driver and taken again, by trial; 0 where
-    `room` bytes for tensors leave too few for one."""
-    nbytes = min(room - card.held(), _TRIMMED)
-    if nbytes < _PROBED:
-        return 0.0
+    """Seconds for each byte that is given back to the driver and taken again, by trial; what an
+    H200 took where `room` bytes that may be reserved leave too few for one."""
     card.finish()
-    card.release()
+    card.trim()
+    nbytes = min((room - card.taken()) // _PAGE * _PAGE, _TRIMMED)
+    if nbytes <= 0:
+        return _TRIM_SECONDS
     began = time.perf_counter()
     address = card.take(nbytes)
     if not address:
-        return 0.0
+        return _TRIM_SECONDS
     card.give(address)
     card.release()
     return (time.perf_counter() - began) / nbytes
@@ -137,17 +146,24 @@ def take_free(card: Card) -> list[int]:
     if heap is None or not heap.expandable:
         return []
     card.trim()
-    taken = _take_all(card)
-    card.free_workspaces()
-    taken += _take_all(card)  # where they were: nothing else is there while another thread uses it
-    card.allocate_workspaces()
+    taken: list[int] = []
+    try:
+        _take_all(card, taken)
+        card.free_workspaces()
+        _take_all(card, taken)  # where they were, so that they come elsewhere
+        card.allocate_workspaces()
+    except BaseException:
+        for address in taken:
+            card.give(address)
+        raise
     return taken
 
 
-def _take_all(card: Card) -> list[int]:
-    """What is free. The addresses."""
+def _take_all(card: Card, taken: list[int]) -> None:
+    """Appends the addresses of what is free."""
     heap = card.heap()
     assert heap is not None
-    allocator = Allocator(expandable=True, extents=heap.extents)
-    taken = [card.take(nbytes) for nbytes in allocator.takeable()]
-    return [address for address in taken if address]
+    for nbytes in Allocator(expandable=True, extents=heap.extents).takeable():
+        address = card.take(nbytes)
+        if address:
+            taken.append(address)

@@ -129,10 +129,12 @@ class Known:
 
     @property
     def keeps(self) -> bool:
-        """Whether everything is kept, without steering."""
+        """Whether everything is kept, without steering or trims."""
         if self.plan is None or self.course is None:
             return False
-        return self.plan.fits and self.recorded > 1 and not self.course.spacers.used
+        spacers = self.course.spacers
+        steered = spacers.used or spacers.trims
+        return self.plan.fits and self.recorded > 1 and not steered
 
 
 class Kinds:

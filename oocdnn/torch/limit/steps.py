@@ -130,10 +130,15 @@ class Steps:
         """An optimizer is about to step. In a kind's first step it allocates what it keeps."""
         with self._lock:
             step = self._step
-            if step.selected and step.mode is Mode.RECORD and step.recorder is not None:
-                step.recorder.look()
-                self._give_low()
-                self._low = take_free(self._card)
+            first = step.selected and step.mode is Mode.RECORD and step.recorder is not None
+            if not first or self._card.capturing():
+                return
+            assert step.recorder is not None
+            step.recorder.look()
+            self._give_low()
+        taken = take_free(self._card)  # autograd's thread may wait for the lock
+        with self._lock:
+            self._low += taken
 
     def _give_low(self) -> None:
         for address in self._low:

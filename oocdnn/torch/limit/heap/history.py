@@ -53,10 +53,9 @@ def heap_of(device: torch.device, stream: int) -> Heap:
     return _heap(torch.cuda.memory._snapshot(), device.index, stream)
 
 
-def has_graphs(device: torch.device) -> bool:
-    """Whether there is memory of CUDA graphs, which the allocator keeps apart."""
-    segments = torch.cuda.memory._snapshot()["segments"]
-    return any(one["device"] == device.index and not _is_default(one) for one in segments)
+def has_pools() -> bool:
+    """Whether the allocator keeps memory apart on any device, as it does for CUDA graphs."""
+    return not all(map(_is_default, torch.cuda.memory._snapshot()["segments"]))
 
 
 def _heap(snapshot: dict[str, Any], index: int | None, stream: int) -> Heap:
