@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit import spacers as spacers_module
+from oocdnn.torch.limit import steps as steps_module
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap import allocator, reservation
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
@@ -30,6 +32,7 @@ from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.heap.steering import Steering, steer, trims
+from oocdnn.torch.limit.optimizers import state_bytes
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds, take_free
 from oocdnn.torch.limit.step_kinds import Known
@@ -635,6 +638,34 @@ def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> Non
         assert card.taken_now
         F.cross_entropy(net(x), target).backward()
         assert card.taken_now == []
+    card.close()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_optimizers_keep_lies_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spacers_module, "_WORKSPACES", 0)
+    monkeypatch.setattr(steps_module, "_LARGE", KIB + 1)
+    torch.manual_seed(0)
+    sizes = [1024, 64, 128, 96, 3]
+    layers = [nn.Linear(one, other) for one, other in itertools.pairwise(sizes)]
+    net = nn.Sequential(*(part for one in layers for part in (one, nn.GELU())))
+    x, target = torch.randn(16, 1024), torch.randint(0, 3, (16,))
+    optimizer, counter = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9), Modelled()
+    with counter:
+        for tensor in (x, target, *net.parameters()):
+            counter.add(tensor)
+        card = ModelCard(counter)
+        with memory_limit(1 << 40, card=card, planning=0.1):
+            F.cross_entropy(net(x), target).backward()
+            large = sum(one.weight.nbytes for one in layers)
+            assert state_bytes(torch.device("cpu"), KIB + 1) == large
+            optimizer.step()
+        assert state_bytes(torch.device("cpu")) == 0
+        states = [optimizer.state[one.weight]["momentum_buffer"] for one in layers]
+        places = sorted((card.address(one), one.nbytes) for one in states)
+        end = max(card.address(one.weight) + one.weight.nbytes for one in layers)
+        assert end <= places[0][0] < end + 20 * KIB  # a page
+        assert places[-1][0] + places[-1][1] - places[0][0] <= large + 512 * len(places)
     card.close()
 
 

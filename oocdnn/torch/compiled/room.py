@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.optim import Optimizer
 from torch.utils._python_dispatch import _disable_current_modes
 
 from oocdnn.network.timeline import Link
 from oocdnn.torch.compiled.copies import card_of
 from oocdnn.torch.compiled.costs import Costs, Estimated, Measured
 from oocdnn.torch.limit.link import measured
+from oocdnn.torch.limit.optimizers import state_bytes
 
 # Shares of the limit that are left for gaps between the allocator's tensors.
 _GAPS = 0.05
 _STEERED = 0.02  # if the allocator can be steered
-_ADAPTIVE = 2  # tensors of a parameter's size that an optimizer keeps, where that is not known
 
 
 class Room:
@@ -52,7 +48,7 @@ class Room:
             return limit
         self.card.trim()
         gaps = _STEERED if self.steers() else _GAPS
-        held = self.card.held() + self.card.others() + _states(self.device)
+        held = self.card.held() + self.card.others() + state_bytes(self.device)
         return int(limit * (1 - gaps)) - held
 
     def allocates(self) -> bool:
@@ -85,32 +81,3 @@ def _begin_backward(device: torch.device) -> None:
     with torch.enable_grad(), torch.autograd.set_multithreading_enabled(True):  # off as it compiles
         x = torch.ones(16, 16, device=device, requires_grad=True)
         (x @ x).sum().backward()
-
-
-def _states(device: torch.device) -> int:
-    """Bytes that the process's optimizers allocate in their first step."""
-    total = 0
-    for optimizer in _optimizers():
-        for group in optimizer.param_groups:
-            count = _tensors(optimizer, group)
-            total += count * sum(
-                one.nbytes
-                for one in group["params"]
-                if one.device == device and one.requires_grad and one not in optimizer.state
-            )
-    return total
-
-
-def _optimizers() -> Iterator[Optimizer]:
-    for one in gc.get_objects():
-        if issubclass(type(one), Optimizer):
-            yield one
-
-
-def _tensors(optimizer: Optimizer, group: dict[str, Any]) -> int:
-    """How many tensors of a parameter's size an optimizer keeps for it."""
-    if isinstance(optimizer, torch.optim.SGD):
-        return int(group["momentum"] != 0)
-    if isinstance(optimizer, torch.optim.RMSprop):
-        return 1 + int(group["momentum"] != 0) + int(group["centered"])
-    return _ADAPTIVE + int(bool(group.get("amsgrad")))

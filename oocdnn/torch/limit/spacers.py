@@ -14,6 +14,7 @@ _ENOUGH = 100  # acts, whose time is known
 _PROBES, _PROBED = 32, 4 << 20  # acts that are tried, and their bytes
 _TRIMMED = 240 << 20  # bytes that are given back by trial, at most
 _PAGE = 20 << 20  # bytes that PyTorch's allocator takes from the driver at a time, at least
+_WORKSPACES = 64 << 20  # bytes of cuBLAS's, of two threads
 _TRIM_SECONDS = 6.5e-12  # for each byte, on an H200
 
 
@@ -135,6 +136,18 @@ def probed_trim_seconds(card: Card, room: int) -> float:
     card.give(address)
     card.release()
     return (time.perf_counter() - began) / nbytes
+
+
+def hold_low(card: Card, nbytes: int) -> list[int]:
+    """Gives unused memory back to the driver and takes so many bytes, and those of workspaces, at
+    the lowest addresses. The addresses, to be given back.
+    """
+    heap = card.heap()
+    if heap is None or not heap.expandable:
+        return []
+    card.trim()
+    address = card.take(nbytes + _WORKSPACES)
+    return [address] if address else []
 
 
 def take_free(card: Card) -> list[int]:

@@ -3,6 +3,7 @@ swapped, the following ones as planned."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import warnings
@@ -19,11 +20,12 @@ from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Held, Kept, Packed
 from oocdnn.torch.limit.forward import Forward
 from oocdnn.torch.limit.mode import Mode
+from oocdnn.torch.limit.optimizers import state_bytes
 from oocdnn.torch.limit.overrides import overrides
 from oocdnn.torch.limit.planning import Planner, Planning
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.spacers import take_free
+from oocdnn.torch.limit.spacers import hold_low, take_free
 from oocdnn.torch.limit.step import Step
 from oocdnn.torch.limit.step_kinds import RECORDED, WATCHED, Kinds, Known, first_of
 from oocdnn.torch.limit.store import Store
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mode", "Steps"]
 
+_LARGE = (1 << 20) + 1  # bytes of a tensor that is in PyTorch's large pool
 _WATCHED = 4  # steps whose allocations are recorded for the sake of one kind
 
 
@@ -116,6 +119,7 @@ class Steps:
                 return packed.tensor()
             if not self._step.backward:
                 backward.begin()
+                self._hold_low()
             backward.runs()
             if self.table.used:
                 self.table.one_stream = self._card.one_stream
@@ -126,15 +130,32 @@ class Steps:
                 backward.read_held(packed)
             return packed.tensor()
 
+    def _hold_low(self) -> None:
+        """Backward begins. In a kind's first step the lowest addresses are held for what optimizers
+        will keep: what lies there as gradients leave would divide what is free for ever."""
+        recorder = self._recorder()
+        if recorder is None:
+            return
+        with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's; it goes on
+            nbytes = state_bytes(self._card.device, _LARGE)
+            room = self.planning.limit - self._card.others() - self._card.held()
+            if 0 < nbytes <= room:
+                recorder.look()
+                self._give_low()
+                self._low = hold_low(self._card, nbytes)
+
+    def _recorder(self) -> Recorder | None:
+        """Of a kind's first step; None in others, and where nothing may be allocated."""
+        first = self._step.selected and self._step.mode is Mode.RECORD
+        return self._step.recorder if first and not self._card.capturing() else None
+
     def optimizes(self) -> None:
         """An optimizer is about to step. In a kind's first step it allocates what it keeps."""
         with self._lock:
-            step = self._step
-            first = step.selected and step.mode is Mode.RECORD and step.recorder is not None
-            if not first or self._card.capturing():
+            recorder = self._recorder()
+            if recorder is None:
                 return
-            assert step.recorder is not None
-            step.recorder.look()
+            recorder.look()
             self._give_low()
         taken = take_free(self._card)  # autograd's thread may wait for the lock
         with self._lock:
