@@ -140,7 +140,7 @@ class Memory:
 
 
 def remembered(function: Callable[P, Done]) -> Callable[P, Any]:
-    """`function`, which launches one call, as its users know it."""
+    """`function`, which launches one call, with a short path for a call like an earlier one."""
     signature = inspect.signature(function)
     parameters = tuple(signature.parameters)
 

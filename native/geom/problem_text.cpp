@@ -12,7 +12,7 @@
 //   f32 f64 f16 bf16         with "/tf32" where TF32 arithmetic is allowed
 //   nhwc  ws:nhwc  xs:...    memory order, see stride_text.hpp
 //   alpha2  beta1  flip
-//   +scale +bias +residual0.5 +relu +clip6 +elu1 +sigmoid +tanh +swish1       the epilogue
+//   +scale +bias +residual0.5 +relu +clip6 +elu1 +sigmoid +tanh +swish1 +softplus1  the epilogue
 //   +maxpool2 +avgpool3x2 +avgpoolin2   windows; padding is averaged too, or is not
 //   poolstr2 poolpad1x0:1 poolceil      how they move: like str and pad; see Pool
 //   +saved                   fwd: what backward needs is saved

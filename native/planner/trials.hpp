@@ -6,7 +6,7 @@
 namespace oocdnn {
 
 // Times runs of a tile of the report's plan, of the others that its search ranked, in their order,
-// of the best of each other kind of tile where arithmetic takes longest
+// of the best for each axis that is not cut, where arithmetic takes longest
 // (model/search/axis_choices.hpp), and of those that searches find with what was learnt; leaves in
 // the report the plan that is then the fastest. None is tried after the request's deadline, or that
 // is predicted to be far slower than the best so far. `prepared` counts engine preparations. What

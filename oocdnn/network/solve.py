@@ -347,7 +347,8 @@ class Model:
         return terms, speed * (self._starts[cell.last + 1] - self._starts[cell.first])
 
     def _leaving_bytes(self) -> list[int]:
-        """Bytes that forward does not read any more and whose copy away has not ended."""
+        """A column for each cell: bytes that forward does not read any more and whose copy away has
+        not ended."""
         program = self.program
         new: list[_Terms] = [[] for _ in range(self.count + 1)]  # before the cell
         read: list[_Terms] = [[] for _ in range(self.count + 1)]

@@ -9,7 +9,7 @@ from geometry.doors import Activation, Direction, DType, Problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-PARAMETERS = {Activation.CLIP, Activation.ELU, Activation.SWISH}
+PARAMETERS = {Activation.CLIP, Activation.ELU, Activation.SWISH, Activation.SOFTPLUS}
 
 
 def meaning(problem: Problem) -> tuple:

@@ -96,7 +96,7 @@ class Restoring {
     return args_.box.origin[3 + axis] + row - args_.saved_origin[axis];
   }
 
-  // What is saved of an element of dy, with its slope.
+  // Address of the saved bytes of an element of dy: its slope first, then its place in the window.
   [[nodiscard]] const uint8_t* Element(int64_t n, int64_t channel, int64_t d, int64_t h,
                                        int64_t w) const {
     return SavedRow(n, channel, RowOfY(0, d), RowOfY(1, h)) + RowOfY(2, w) * args_.saving.bits / 8;

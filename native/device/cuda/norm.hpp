@@ -1,4 +1,4 @@
-// The passes of a normalisation, as arguments of ooc_normalize and ooc_sum.
+// Arguments of the normalisation kernels ooc_normalize and ooc_sum (kernels.cu).
 #pragma once
 
 #include "device/cuda/gpu.hpp"

@@ -33,7 +33,8 @@ class CudaSwapper final : public swap::Swapper {
  private:
   [[nodiscard]] const Driver& driver() const { return context_.driver(); }
   Status Finish();
-  // The number of an event that no copy uses, which is the ticket of the next one.
+  // The number of an event that no copy uses, made where there is none. It is the next copy's
+  // ticket.
   Result<size_t> FreeEvent();
   Result<CUevent> EventOf(int64_t ticket) const;
 

@@ -68,12 +68,13 @@ std::string Damaged(Random* random, std::string text) {
 
 std::string DrawProblem(Random* random, bool hostile) {
   constexpr const char* kMore[] = {
-      "pad1",     "str2",     "dil2",     "f64",      "f16",      "bf16",       "nhwc",
-      "alpha2",   "beta1",    "flip",     "+scale",   "+bias",    "+residual2", "+relu",
-      "+clip6",   "+elu1",    "+sigmoid", "+tanh",    "+swish1",  "+maxpool2",  "+avgpool2",
-      "poolstr2", "poolpad1", "poolceil", "+saved",   "+clipped", "+sloped",    "+dw",
-      "+db",      "+prenorm", "+prerelu", "+sums",    "x@pin",    "w@dev",      "y@file",
-      "f32/tf32", "xs:nhwc",  "ws:nhwc",  "pad0:1x2", "x@dev",    "y@dev",      "pad1x0"};
+      "pad1",      "str2",     "dil2",     "f64",      "f16",      "bf16",       "nhwc",
+      "alpha2",    "beta1",    "flip",     "+scale",   "+bias",    "+residual2", "+relu",
+      "+clip6",    "+elu1",    "+sigmoid", "+tanh",    "+swish1",  "+maxpool2",  "+avgpool2",
+      "poolstr2",  "poolpad1", "poolceil", "+saved",   "+clipped", "+sloped",    "+dw",
+      "+db",       "+prenorm", "+prerelu", "+sums",    "x@pin",    "w@dev",      "y@file",
+      "f32/tf32",  "xs:nhwc",  "ws:nhwc",  "pad0:1x2", "x@dev",    "y@dev",      "pad1x0",
+      "+softplus1"};
   constexpr const char* kDirections[] = {"fwd", "bwd_data", "bwd_filter", "bwd_bias"};
   const auto rank = static_cast<int>(random->Between(1, 3));
   const std::string direction = random->Chance(50) ? "fwd" : Pick(random, kDirections);

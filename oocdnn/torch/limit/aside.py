@@ -1,5 +1,5 @@
-"""Saved-tensor hooks of a thread, which step aside where code disables all hooks, as `torch.func`
-does, which raises where there are any."""
+"""Saved-tensor hooks of a thread. They are removed while code disables all hooks: `torch.func` does
+so, and raises where any are set."""
 
 from __future__ import annotations
 

@@ -47,10 +47,10 @@ class memory_limit:
 
     What autograd saves in forward is kept, copied to page-locked host memory and back, computed
     again, or held in a smaller form, whichever combination takes the least time within the limit.
-    The first step of each kind (a kind has its own shapes and operations) copies everything to the
-    host and is recorded. The second follows a first plan and is recorded again; plans are made
-    anew from the fourth and, as a rule, the eighth, whose operations are timed. A step that
-    differs from the recorded one is computed right, and slower.
+    The first step of each kind (a kind has its own shapes and operations) copies to the host what
+    exceeds half of the limit, the oldest first, and is recorded. The second follows a first plan
+    and is recorded again; plans are made anew from the fourth and, as a rule, the eighth, whose
+    operations are timed. A step that differs from the recorded one is computed right, and slower.
 
     A step ends with an optimizer's step, with `step()`, or where forward begins again after
     backward. Only the thread that enters the context is limited, and the backward passes of what it

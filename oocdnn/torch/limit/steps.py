@@ -1,5 +1,5 @@
-"""One thread's training steps under a limit: the first of each kind recorded while everything is
-swapped, the following ones as planned."""
+"""One thread's training steps under a limit: the first of each kind is recorded, the following ones
+go as planned."""
 
 from __future__ import annotations
 
