@@ -669,6 +669,41 @@ def test_what_optimizers_keep_lies_together(monkeypatch: pytest.MonkeyPatch) -> 
     card.close()
 
 
+@pytest.mark.usefixtures("tiny")
+def test_what_is_held_for_optimizers_is_not_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting(ModelCard):
+        """Counts what the runtime takes as well, as a GPU does."""
+
+        def held(self) -> int:
+            return super().held() + self._taken()
+
+        def peak(self) -> int:
+            return super().peak() + self._taken()
+
+        def _taken(self) -> int:
+            return sum(nbytes for _, nbytes in self._model._taken.values())
+
+    monkeypatch.setattr(steps_module, "_LARGE", 1)
+    fixed = []
+    for hold in (steps_module.hold_low, lambda *_: []):
+        monkeypatch.setattr(steps_module, "hold_low", hold)
+        torch.manual_seed(0)
+        net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
+        optimizer, counter = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9), Modelled()
+        with counter:
+            for tensor in (x, target, *net.parameters()):
+                counter.add(tensor)
+            card = Counting(counter)
+            with memory_limit(1 << 40, card=card, planning=0.1) as run:
+                F.cross_entropy(net(x), target).backward()
+                assert bool(card._model._taken) == (not fixed)
+                optimizer.step()
+            (kind,) = run._steps.kinds
+            fixed.append([one.fixed_bytes for one in kind.timeline.operations])
+        card.close()
+    assert fixed[0] == fixed[1]
+
+
 def test_workspaces_leave_the_midst_of_what_is_free() -> None:
     class Libraries(ModelCard):
         """Libraries hold one workspace."""

@@ -142,7 +142,9 @@ class Steps:
             if 0 < nbytes <= room:
                 recorder.look()
                 self._give_low()
+                before = self._card.held()
                 self._low = hold_low(self._card, nbytes)
+                recorder.apart = self._card.held() - before
 
     def _recorder(self) -> Recorder | None:
         """Of a kind's first step; None in others, and where nothing may be allocated."""
@@ -157,6 +159,7 @@ class Steps:
                 return
             recorder.look()
             self._give_low()
+            recorder.apart = 0
         taken = take_free(self._card)  # autograd's thread may wait for the lock
         with self._lock:
             self._low += taken
