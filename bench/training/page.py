@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 _HEIGHT = 300  # of a drawing, pixels
 _TICKS = 5
-_COMPILED = ("budget-", "compile")  # begins of the ways that compile the network
+_COMPILED = ("budget-", "compile")  # prefixes of the ways that compile the network
 _STYLE = """
 .over { display: block; width: calc(100% - 7rem); margin-left: 5rem; overflow: visible; }
 """

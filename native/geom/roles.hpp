@@ -1,5 +1,5 @@
-// Roles: what each operand is to a problem, looked up once. Code that walks many steps
-// or prices many tilings needs mostly these.
+// Roles: what each operand is to a problem, looked up once. Code that walks many steps or prices
+// many tilings needs mostly these.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
 // Forward and backward data of the direct engine.
 //
 // Work is cut into panels: up to kPanelLanes neighbouring output positions of one group, counted
-// through all images. A thread packs what the panel's positions read, one step of
-// their sums (microkernel.hpp) after the other, into a contiguous array in its scratch, and runs
-// the micro-kernel over it for all output channels. Long sums are cut into the blocks of
+// through all images. A thread packs what the panel's positions read, one step of their sums
+// (microkernel.hpp) after the other, into a contiguous array in its scratch, and runs the
+// micro-kernel over it for all output channels. Long sums are cut into the blocks of
 // geom/sum_blocks.hpp, whose packed steps stay in the second cache; sums of blocks are added up in
 // the output. The sums of groups of blocks are added up in scratch first where there are several
 // groups, or the output holds other groups' already. Where memory is too short for the steps of a
