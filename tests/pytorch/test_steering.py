@@ -644,7 +644,6 @@ def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> Non
 @pytest.mark.usefixtures("tiny")
 def test_what_optimizers_keep_lies_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spacers_module, "_WORKSPACES", 0)
-    monkeypatch.setattr(steps_module, "_LARGE", KIB + 1)
     torch.manual_seed(0)
     sizes = [1024, 64, 128, 96, 3]
     layers = [nn.Linear(one, other) for one, other in itertools.pairwise(sizes)]
@@ -658,7 +657,7 @@ def test_what_optimizers_keep_lies_together(monkeypatch: pytest.MonkeyPatch) -> 
         with memory_limit(1 << 40, card=card, planning=0.1):
             F.cross_entropy(net(x), target).backward()
             large = sum(one.weight.nbytes for one in layers)
-            assert state_bytes(torch.device("cpu"), KIB + 1) == large
+            assert state_bytes(torch.device("cpu"), large=True) == large
             optimizer.step()
         assert state_bytes(torch.device("cpu")) == 0
         states = [optimizer.state[one.weight]["momentum_buffer"] for one in layers]
@@ -683,7 +682,6 @@ def test_what_is_held_for_optimizers_is_not_of_the_step(monkeypatch: pytest.Monk
         def _taken(self) -> int:
             return sum(nbytes for _, nbytes in self._model._taken.values())
 
-    monkeypatch.setattr(steps_module, "_LARGE", 1)
     fixed = []
     for hold in (steps_module.hold_low, lambda *_: []):
         monkeypatch.setattr(steps_module, "hold_low", hold)

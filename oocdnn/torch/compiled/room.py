@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from oocdnn.network.timeline import Link
 from oocdnn.torch.compiled.copies import card_of
 from oocdnn.torch.compiled.costs import Costs, Estimated, Measured
+from oocdnn.torch.limit.card import use_cublas
 from oocdnn.torch.limit.link import measured
 from oocdnn.torch.limit.optimizers import state_bytes
 
@@ -35,7 +36,10 @@ class Room:
         self.costs: Costs
         if device.type == "cuda":
             with _disable_current_modes():  # the compiler's own tensors have no memory
-                _begin_backward(device)
+                # Before anything is in the way: in the first step the workspace of autograd's
+                # thread would be behind that step's tensors. PyTorch compiles without such threads.
+                with torch.enable_grad(), torch.autograd.set_multithreading_enabled(True):
+                    use_cublas(device)
                 self.links, self.costs = [measured(self.card)], Measured(device, self.card)
         else:  # whatever copies take, of which there is no need on the CPU
             self.links, self.costs = [Link(1e10, 1e10, 1.7e10)], Estimated(2e10, 1e11)
@@ -73,11 +77,3 @@ def device_of(graph: fx.Graph) -> torch.device:
         if isinstance(value, Tensor) and value.device.type == "cuda":
             return value.device
     return torch.device("cpu")
-
-
-def _begin_backward(device: torch.device) -> None:
-    """Has autograd's thread allocate cuBLAS's workspace, which stays, before anything is in its
-    way: in the first step it would be put behind the tensors of that step."""
-    with torch.enable_grad(), torch.autograd.set_multithreading_enabled(True):  # off as it compiles
-        x = torch.ones(16, 16, device=device, requires_grad=True)
-        (x @ x).sum().backward()

@@ -178,6 +178,13 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
+def use_cublas(device: torch.device) -> None:
+    """Runs a matrix product with its backward pass: cuBLAS allocates its workspaces on this thread
+    and on autograd's, where it has none yet."""
+    matrix = torch.ones(8, 8, device=device, requires_grad=True)
+    linear(matrix, matrix, matrix[0]).backward(matrix.detach())
+
+
 _CYCLES = 2e9  # of a GPU in a second, or a little less
 
 
@@ -302,11 +309,10 @@ class CudaCard:
         # In a program that asks for deterministic operations cuBLAS's may raise: its workspaces
         # are allocated where the program comes to them.
         with contextlib.suppress(RuntimeError), self._plain():
-            matrix = torch.ones(8, 8, device=self.device, requires_grad=True)
-            linear(matrix, matrix, matrix[0]).backward(matrix.detach())
+            use_cublas(self.device)
 
     def _may_renew(self) -> bool:
-        """Whether nothing runs that uses cuBLAS meanwhile: no backward, and no other thread."""
+        """True if neither a backward pass nor another thread may use cuBLAS now."""
         in_backward = torch._C._current_graph_task_id() != -1
         return not (in_backward or self.capturing() or _has_threads())
 
@@ -377,8 +383,8 @@ _IDLE = ("torch.utils.data.", "torch._inductor.", "multiprocessing.queues", "tqd
 
 
 def _has_threads() -> bool:
-    """Whether another thread of Python's might use a GPU. Those of autograd are none of Python's:
-    they run what a thread of Python's waits for."""
+    """True if another Python thread may use a GPU. Autograd's threads are not counted: they run
+    only what a Python thread waits for."""
     others = set(threading.enumerate()) - {threading.current_thread()}
     return not all(isinstance(one, threading._DummyThread) or _is_idle(one) for one in others)
 

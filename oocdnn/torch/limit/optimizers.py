@@ -1,4 +1,4 @@
-"""What optimizers will allocate."""
+"""Bytes of the state that optimizers will allocate."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from oocdnn.torch.limit.heap.allocator import is_small
+
 _ADAPTIVE = 2  # tensors of a parameter's size that an optimizer keeps, where that is not known
 
 
-def state_bytes(device: torch.device, least: int = 0) -> int:
-    """Bytes that the process's optimizers allocate on a device in their first step, in tensors of
-    at least so many."""
+def state_bytes(device: torch.device, *, large: bool = False) -> int:
+    """Bytes that the process's optimizers allocate on a device in their first step; `large`: those
+    from the large pool of PyTorch's allocator."""
     total = 0
     for optimizer in _optimizers():
         for group in optimizer.param_groups:
@@ -25,7 +27,7 @@ def state_bytes(device: torch.device, least: int = 0) -> int:
                 if one.device == device
                 and one.requires_grad
                 and one not in optimizer.state
-                and one.nbytes >= least
+                and not (large and is_small(one.nbytes))
             )
     return total
 
@@ -37,7 +39,7 @@ def _optimizers() -> Iterator[Optimizer]:
 
 
 def _tensors(optimizer: Optimizer, group: dict[str, Any]) -> int:
-    """How many tensors of a parameter's size an optimizer keeps for it."""
+    """Number of tensors of a parameter's size in the state that an optimizer keeps for it."""
     if isinstance(optimizer, torch.optim.SGD):
         return int(group["momentum"] != 0)
     if isinstance(optimizer, torch.optim.RMSprop):

@@ -162,12 +162,10 @@ class Planning:
             self._take_up(known.course, reservation)
 
     def _kept(self, known: Known) -> bool:
-        """Whether whole steps were steered as planned, or trimmed, and the driver counted no more
-        than the limit."""
+        """True if whole steps ran with the steering or the trims of the plan, and the driver
+        counted no more than the limit."""
         course = known.course
-        if course is None or course.spacers.lost or not course.runs:
-            return False
-        if not course.spacers.used and not course.spacers.trims:
+        if course is None or course.spacers.idle or course.spacers.lost or not course.runs:
             return False
         return self._card.taken() + self._card.others() <= self.limit
 

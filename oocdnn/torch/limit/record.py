@@ -301,7 +301,7 @@ class Recorder:
             last.most = max(last.most, self._peak())
 
     def _peak(self) -> int:
-        """Of the step's own bytes since the last call."""
+        """Most bytes of the step itself in use since the last call."""
         return self.card.peak() - self.apart
 
     def _saved(self, entry: Entry, produced: int) -> Saved:

@@ -24,6 +24,7 @@ class Spacers:
     Attributes:
         used: Whether there is anything to take.
         trims: Whether unused memory is given back in the midst of steps.
+        idle: Whether there is nothing to do at all.
         run_positions: Events at whose end there is something to do.
         lost: Whether the allocator was in another state than expected, as after `empty_cache`. Then
             nothing is done until `restore`.
@@ -36,6 +37,7 @@ class Spacers:
         self._end = 0 if steering is None else steering.end
         self.used, self.trims = bool(self._acts), bool(self._trims)
         points = {*self._acts, *self._trims}
+        self.idle = not points
         self.run_positions = frozenset(number for kind, number in points if kind == "run")
         self._held: set[int] = set()  # addresses
         self.lost = False
@@ -142,11 +144,7 @@ def hold_low(card: Card, nbytes: int) -> list[int]:
     """Gives unused memory back to the driver and takes so many bytes, and those of workspaces, at
     the lowest addresses. The addresses, to be given back.
     """
-    heap = card.heap()
-    if heap is None or not heap.expandable:
-        return []
-    card.trim()
-    address = card.take(nbytes + _WORKSPACES)
+    address = card.take(nbytes + _WORKSPACES) if _trimmed(card) else 0
     return [address] if address else []
 
 
@@ -155,11 +153,9 @@ def take_free(card: Card) -> list[int]:
     at the lowest addresses, out of the way of what comes and goes. So are the workspaces of
     libraries, wherever the step had them. The addresses, to be given back.
     """
-    heap = card.heap()
-    if heap is None or not heap.expandable:
-        return []
-    card.trim()
     taken: list[int] = []
+    if not _trimmed(card):
+        return taken
     try:
         _take_all(card, taken)
         card.free_workspaces()
@@ -170,6 +166,16 @@ def take_free(card: Card) -> list[int]:
             card.give(address)
         raise
     return taken
+
+
+def _trimmed(card: Card) -> bool:
+    """Gives unused memory back to the driver; False where addresses are not those of expandable
+    segments, so that nothing is given back."""
+    heap = card.heap()
+    if heap is None or not heap.expandable:
+        return False
+    card.trim()
+    return True
 
 
 def _take_all(card: Card, taken: list[int]) -> None:

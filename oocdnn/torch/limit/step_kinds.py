@@ -129,12 +129,10 @@ class Known:
 
     @property
     def keeps(self) -> bool:
-        """Whether everything is kept, without steering or trims."""
+        """True if everything is kept, and nothing is steered or trimmed."""
         if self.plan is None or self.course is None:
             return False
-        spacers = self.course.spacers
-        steered = spacers.used or spacers.trims
-        return self.plan.fits and self.recorded > 1 and not steered
+        return self.plan.fits and self.recorded > 1 and self.course.spacers.idle
 
 
 class Kinds:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Mode", "Steps"]
 
-_LARGE = (1 << 20) + 1  # bytes of a tensor that is in PyTorch's large pool
 _WATCHED = 4  # steps whose allocations are recorded for the sake of one kind
 
 
@@ -137,7 +136,7 @@ class Steps:
         if recorder is None:
             return
         with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's; it goes on
-            nbytes = state_bytes(self._card.device, _LARGE)
+            nbytes = state_bytes(self._card.device, large=True)
             room = self.planning.limit - self._card.others() - self._card.held()
             if 0 < nbytes <= room:
                 recorder.look()

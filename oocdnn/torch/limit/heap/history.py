@@ -54,7 +54,7 @@ def heap_of(device: torch.device, stream: int) -> Heap:
 
 
 def has_pools() -> bool:
-    """Whether the allocator keeps memory apart on any device, as it does for CUDA graphs."""
+    """True if the allocator has private pools on any device, as those of CUDA graphs."""
     return not all(map(_is_default, torch.cuda.memory._snapshot()["segments"]))
 
 
