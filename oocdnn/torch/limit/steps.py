@@ -118,7 +118,6 @@ class Steps:
                 return packed.tensor()
             if not self._step.backward:
                 backward.begin()
-                self._hold_low()
             backward.runs()
             if self.table.used:
                 self.table.one_stream = self._card.one_stream
@@ -129,21 +128,15 @@ class Steps:
                 backward.read_held(packed)
             return packed.tensor()
 
-    def _hold_low(self) -> None:
-        """Backward begins. In a kind's first step the lowest addresses are held for what optimizers
-        will keep: what lies there as gradients leave would divide what is free for ever."""
-        recorder = self._recorder()
-        if recorder is None:
-            return
+    def _hold_low(self) -> int:
+        """A kind's first step begins: holds the lowest addresses for what optimizers will keep, so
+        that it does not come to lie in the midst of what is free. The bytes that are held."""
+        before = self._card.held()
         with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's; it goes on
             nbytes = state_bytes(self._card.device, large=True)
-            room = self.planning.limit - self._card.others() - self._card.held()
-            if 0 < nbytes <= room:
-                recorder.look()
-                self._give_low()
-                before = self._card.held()
+            if 0 < nbytes <= self.planning.limit - self._card.others() - before:
                 self._low = hold_low(self._card, nbytes)
-                recorder.apart = self._card.held() - before
+        return self._card.held() - before
 
     def _recorder(self) -> Recorder | None:
         """Of a kind's first step; None in others, and where nothing may be allocated."""
@@ -188,6 +181,7 @@ class Steps:
 
     def _begin(self, mode: Mode) -> None:
         """A new step; its allocations are watched where it is expected to need that."""
+        self._give_low()
         limit = self.planning.limit
         self._step = Step(self._card, self._store, limit, self._lock, mode)
         self._forward = Forward(self._step)
@@ -213,8 +207,11 @@ class Steps:
         if known is None:
             self._first = first_of(tensor)
             self.table.parts = self.kinds.division(self._first).parts
+            apart = self._hold_low()
             brackets = self._card.watch()
-            step.record(Recorder(self._card, self._store, True, self.table, brackets=brackets))
+            step.record(
+                Recorder(self._card, self._store, True, self.table, brackets=brackets, apart=apart)
+            )
             return
         self.table.parts = known.parts
         if known.plan is None or known.course is None:
