@@ -86,7 +86,7 @@ bool Scheduler::RunWithin(int64_t limit, std::span<const Choice> choices, const 
   Prepare(limit, choices);
   FindNeeds();
   least_seconds_ = seconds_ + BytesWithoutCopies();
-  if (Passes(cutoff, bytes_.Most(), plain_seconds())) return false;
+  if (Passes(cutoff, bytes_.Most() - limit_, plain_seconds())) return false;
   QueueFetches();
   return Walk(cutoff);
 }
@@ -102,7 +102,7 @@ void Scheduler::Prepare(int64_t limit, std::span<const Choice> choices) {
   std::fill(leaving_.begin(), leaving_.end(), kNotLeaving);
   totals_ = {};
   now_ = host_ = waited_ = out_free_ = in_free_ = 0.0;
-  leaving_count_ = leaving_bytes_ = ready_bytes_ = 0;
+  leaving_count_ = leaving_bytes_ = ready_bytes_ = excess_ = 0;
   ready_.clear();
   queue_.clear();
   queue_begin_ = blocked_ = next_ended_ = next_produced_ = 0;
@@ -181,11 +181,11 @@ void Scheduler::QueueFetches() {
   }
 }
 
-// True where no schedule that goes on from here, in `least` seconds or more, and has such a peak,
-// costs as little.
-bool Scheduler::Passes(const Cutoff& cutoff, int64_t peak_bytes, double least) const {
+// True where no schedule that goes on from here, in `least` seconds or more, and passes the limit
+// by as much, costs as little.
+bool Scheduler::Passes(const Cutoff& cutoff, int64_t excess, double least) const {
   const double seconds = std::max(least_seconds_ + waited_, least);
-  return cutoff.price.Of(seconds, peak_bytes - limit_) > cutoff.cost;
+  return cutoff.price.Of(seconds, excess) > cutoff.cost;
 }
 
 bool Scheduler::Walk(const Cutoff& cutoff) {
@@ -199,11 +199,20 @@ bool Scheduler::Walk(const Cutoff& cutoff) {
     const Times& times = times_[position];
     Enqueue(times.seconds, times.host);
     Produce(position);
-    totals_.peak_bytes = std::max(totals_.peak_bytes, bytes_.At(position));
-    if (Passes(cutoff, totals_.peak_bytes, host_ + times.rest)) return false;
+    CountExcess(position);
+    if (Passes(cutoff, totals_.excess_bytes, host_ + times.rest)) return false;
   }
   totals_.seconds = now_;
   return true;
+}
+
+// Of neighbours that pass the limit only the rise counts, so that each peak counts once.
+void Scheduler::CountExcess(size_t position) {
+  const int64_t bytes = bytes_.At(position);
+  totals_.peak_bytes = std::max(totals_.peak_bytes, bytes);
+  const int64_t excess = std::max<int64_t>(bytes - limit_, 0);
+  totals_.excess_bytes += std::max<int64_t>(excess - excess_, 0);
+  excess_ = excess;
 }
 
 void Scheduler::EndForwardUse(size_t position) {

@@ -34,10 +34,11 @@ struct Totals {
   double recomputing = 0.0;  // those for recipes and squeezing
   double late = 0.0;         // and those in which it waits for the host
   int64_t peak_bytes = 0;
+  int64_t excess_bytes = 0;  // by which the limit is passed, summed over the peaks
 };
 
-// Seconds of a schedule, and a price where its peak passes the limit: more than for waiting until
-// as many bytes were copied.
+// Seconds of a schedule, and a price where it passes the limit: more than for waiting until as many
+// bytes were copied.
 struct Price {
   double seconds_per_byte = 0.0;
 
@@ -85,12 +86,13 @@ class Scheduler {
   [[nodiscard]] const std::vector<double>& waits() const { return waits_; }
 
  private:
+  void CountExcess(size_t position);
   void Prepare(int64_t limit, std::span<const Choice> choices);
   void FindNeeds();
   void FindStarts();
   double BytesWithoutCopies();
   void QueueFetches();
-  [[nodiscard]] bool Passes(const Cutoff& cutoff, int64_t peak_bytes, double least) const;
+  [[nodiscard]] bool Passes(const Cutoff& cutoff, int64_t excess, double least) const;
   bool Walk(const Cutoff& cutoff);
   void EndForwardUse(size_t position);
   void KeepUncopied(size_t position);
@@ -130,6 +132,7 @@ class Scheduler {
   Profile bytes_;
   double least_seconds_ = 0.0;  // of the step, without waiting
   double waited_ = 0.0;         // for anything
+  int64_t excess_ = 0;          // bytes above the limit at the last position
   Totals totals_;
   std::vector<double> waits_;
   double now_ = 0.0;                       // where the device is

@@ -134,7 +134,7 @@ void Search::FindReaders() {
 }
 
 double Search::CostOf(const Totals& totals) const {
-  return price_.Of(totals.seconds, totals.peak_bytes - options_.limit);
+  return price_.Of(totals.seconds, totals.excess_bytes);
 }
 
 Rank Search::RankOf(const Totals& totals) const {

@@ -8,6 +8,7 @@ only how long it waits. The core library makes the schedules (native/network).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from oocdnn._native_network import (
     KEEP,
@@ -70,11 +71,13 @@ class Scheduler:
         """The totals of `run`, at less cost."""
         return self._native.totals(self.limit, _policies(choices))
 
-    def cost(self, made: Schedule | Totals) -> float:
-        """Seconds; more, and more than by waiting, where the limit is passed."""
-        excess = made.peak_bytes - self.limit
-        if excess <= 0:
+    def cost(self, made: Schedule) -> float:
+        """Seconds; more, and more than by waiting, where the limit is passed: by the bytes of each
+        peak."""
+        above = [max(nbytes - self.limit, 0) for nbytes in made.bytes_at]
+        if not any(above):
             return made.seconds
+        excess = sum(max(after - before, 0) for before, after in pairwise([0, *above]))
         return _DEARER * made.seconds + _PRICE * excess / self.link.from_host
 
     def rank(self, made: Schedule) -> tuple[int, float]:
