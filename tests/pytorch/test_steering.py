@@ -23,8 +23,8 @@ from oocdnn.network import reserving
 from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
+from oocdnn.torch.limit import low_memory as low_memory_module
 from oocdnn.torch.limit import spacers as spacers_module
-from oocdnn.torch.limit import steps as steps_module
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap import allocator, reservation
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
@@ -32,9 +32,10 @@ from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.heap.steering import Steering, steer, trims
+from oocdnn.torch.limit.low_memory import LowMemory
 from oocdnn.torch.limit.optimizers import state_bytes
 from oocdnn.torch.limit.session import memory_limit
-from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds, take_free
+from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds
 from oocdnn.torch.limit.step_kinds import Known
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -643,7 +644,7 @@ def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> Non
 
 @pytest.mark.usefixtures("tiny")
 def test_what_optimizers_keep_lies_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spacers_module, "_WORKSPACES", 0)
+    monkeypatch.setattr(low_memory_module, "_WORKSPACES", 0)
     torch.manual_seed(0)
     sizes = [1024, 64, 128, 96, 3]
     layers = [nn.Linear(one, other) for one, other in itertools.pairwise(sizes)]
@@ -683,8 +684,8 @@ def test_what_is_held_for_optimizers_is_not_of_the_step(monkeypatch: pytest.Monk
             return sum(nbytes for _, nbytes in self._model._taken.values())
 
     fixed = []
-    for hold in (steps_module.hold_low, lambda *_: []):
-        monkeypatch.setattr(steps_module, "hold_low", hold)
+    for hold in (LowMemory.hold, lambda *_: 0):
+        monkeypatch.setattr(LowMemory, "hold", hold)
         torch.manual_seed(0)
         net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
         optimizer, counter = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9), Modelled()
@@ -720,11 +721,11 @@ def test_workspaces_leave_the_midst_of_what_is_free() -> None:
     card.allocate_workspaces()
     before, end = card.workspace, model.allocator.reserved
     card.give(tensor)
-    taken = take_free(card)
+    low = LowMemory(card)
+    low.open()
     assert parameter < card.workspace < parameter + 3 * PAGE < before
-    assert before in taken  # until the step ends, whatever uses the workspace as it was
-    for address in taken:
-        card.give(address)
+    assert before in model._taken  # until the step ends, whatever uses the workspace as it was
+    low.give()
     card.trim()
     assert model.allocator.reserved == 4 * PAGE < end
     card.close()

@@ -23,7 +23,8 @@ from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.reading import Note, read
 from oocdnn.torch.limit.heap.steering import steer
-from oocdnn.torch.limit.spacers import Spacers, take_free
+from oocdnn.torch.limit.low_memory import LowMemory
+from oocdnn.torch.limit.spacers import Spacers
 
 _log = logging.getLogger(__name__)
 _SECONDS = 2.0  # for one search
@@ -137,7 +138,7 @@ class _First:
     def __init__(self, steps: _Steps) -> None:
         self._steps = steps
         self._hook: RemovableHandle | None = None
-        self._taken: list[int] = []  # addresses
+        self._low = LowMemory(steps.card)
 
     def at(self, number: int) -> None:
         if number == self._steps.points - 1:
@@ -145,8 +146,7 @@ class _First:
 
     def _optimizes(self, *_: Any) -> None:
         with suppress(Exception):  # the program's optimizer goes on
-            if not self._taken:
-                self._taken = take_free(self._steps.card)
+            self._low.open()
 
     def interrupt(self) -> None:
         self.stop()
@@ -155,8 +155,7 @@ class _First:
         hook, self._hook = self._hook, None
         if hook is not None:
             hook.remove()
-        while self._taken:
-            self._steps.card.give(self._taken.pop())
+        self._low.give()
 
     def next(self, whole: bool) -> _State:
         self.stop()

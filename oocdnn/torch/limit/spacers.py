@@ -7,14 +7,12 @@ import time
 
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.allocations import Point
-from oocdnn.torch.limit.heap.allocator import Allocator
+from oocdnn.torch.limit.heap.allocator import LARGE_PAGE, Allocator
 from oocdnn.torch.limit.heap.steering import Steering
 
 _ENOUGH = 100  # acts, whose time is known
 _PROBES, _PROBED = 32, 4 << 20  # acts that are tried, and their bytes
 _TRIMMED = 240 << 20  # bytes that are given back by trial, at most
-_PAGE = 20 << 20  # bytes that PyTorch's allocator takes from the driver at a time, at least
-_WORKSPACES = 64 << 20  # bytes of cuBLAS's, of two threads
 _TRIM_SECONDS = 6.5e-12  # for each byte, on an H200
 
 
@@ -128,7 +126,7 @@ def probed_trim_seconds(card: Card, room: int) -> float:
     H200 took where `room` bytes that may be reserved leave too few for one."""
     card.finish()
     card.trim()
-    nbytes = min((room - card.taken()) // _PAGE * _PAGE, _TRIMMED)
+    nbytes = min((room - card.taken()) // LARGE_PAGE * LARGE_PAGE, _TRIMMED)
     if nbytes <= 0:
         return _TRIM_SECONDS
     began = time.perf_counter()
@@ -138,51 +136,3 @@ def probed_trim_seconds(card: Card, room: int) -> float:
     card.give(address)
     card.release()
     return (time.perf_counter() - began) / nbytes
-
-
-def hold_low(card: Card, nbytes: int) -> list[int]:
-    """Gives unused memory back to the driver and takes so many bytes, and those of workspaces, at
-    the lowest addresses. The addresses, to be given back.
-    """
-    address = card.take(nbytes + _WORKSPACES) if _trimmed(card) else 0
-    return [address] if address else []
-
-
-def take_free(card: Card) -> list[int]:
-    """Gives unused memory back to the driver and takes what stays free: what is allocated next is
-    at the lowest addresses, out of the way of what comes and goes. So are the workspaces of
-    libraries, wherever the step had them. The addresses, to be given back.
-    """
-    taken: list[int] = []
-    if not _trimmed(card):
-        return taken
-    try:
-        _take_all(card, taken)
-        card.free_workspaces()
-        _take_all(card, taken)  # where they were, so that they come elsewhere
-        card.allocate_workspaces()
-    except BaseException:
-        for address in taken:
-            card.give(address)
-        raise
-    return taken
-
-
-def _trimmed(card: Card) -> bool:
-    """Gives unused memory back to the driver; False where addresses are not those of expandable
-    segments, so that nothing is given back."""
-    heap = card.heap()
-    if heap is None or not heap.expandable:
-        return False
-    card.trim()
-    return True
-
-
-def _take_all(card: Card, taken: list[int]) -> None:
-    """Appends the addresses of what is free."""
-    heap = card.heap()
-    assert heap is not None
-    for nbytes in Allocator(expandable=True, extents=heap.extents).takeable():
-        address = card.take(nbytes)
-        if address:
-            taken.append(address)

@@ -3,7 +3,6 @@ go as planned."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import warnings
@@ -19,13 +18,12 @@ from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Held, Kept, Packed
 from oocdnn.torch.limit.forward import Forward
+from oocdnn.torch.limit.low_memory import LowMemory
 from oocdnn.torch.limit.mode import Mode
-from oocdnn.torch.limit.optimizers import state_bytes
 from oocdnn.torch.limit.overrides import overrides
 from oocdnn.torch.limit.planning import Planner, Planning
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.spacers import hold_low, take_free
 from oocdnn.torch.limit.step import Step
 from oocdnn.torch.limit.step_kinds import RECORDED, WATCHED, Kinds, Known, first_of
 from oocdnn.torch.limit.store import Store
@@ -66,10 +64,10 @@ class Steps:
         )  # that of the step, else of the latest one
         self.kinds = Kinds()
         self.steps = 0
+        self._low = LowMemory(card)
         self._lock = threading.RLock()
         self._ended = 0.0  # when the latest step ended, where it was one of `_ending`
         self._ending: Known | None = None
-        self._low: list[int] = []  # addresses taken while an optimizer steps for the first time
         self._begin(Mode.RECORD)
 
     @property
@@ -128,38 +126,16 @@ class Steps:
                 backward.read_held(packed)
             return packed.tensor()
 
-    def _hold_low(self) -> int:
-        """A kind's first step begins: holds the lowest addresses for what optimizers will keep, so
-        that it does not come to lie in the midst of what is free. The bytes that are held."""
-        before = self._card.held()
-        with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's; it goes on
-            nbytes = state_bytes(self._card.device, large=True)
-            if 0 < nbytes <= self.planning.limit - self._card.others() - before:
-                self._low = hold_low(self._card, nbytes)
-        return self._card.held() - before
-
-    def _recorder(self) -> Recorder | None:
-        """Of a kind's first step; None in others, and where nothing may be allocated."""
-        first = self._step.selected and self._step.mode is Mode.RECORD
-        return self._step.recorder if first and not self._card.capturing() else None
-
     def optimizes(self) -> None:
         """An optimizer is about to step. In a kind's first step it allocates what it keeps."""
         with self._lock:
-            recorder = self._recorder()
+            first = self._step.selected and self._step.mode is Mode.RECORD
+            recorder = None if self._card.capturing() or not first else self._step.recorder
             if recorder is None:
                 return
             recorder.look()
-            self._give_low()
             recorder.apart = 0
-        taken = take_free(self._card)  # autograd's thread may wait for the lock
-        with self._lock:
-            self._low += taken
-
-    def _give_low(self) -> None:
-        for address in self._low:
-            self._card.give(address)
-        self._low = []
+        self._low.open()  # autograd's thread may wait for the lock
 
     def step(self) -> None:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
@@ -173,7 +149,7 @@ class Steps:
         what autograd still holds stays readable."""
         with self._lock:
             self._card.watched()
-            self._give_low()
+            self._low.give()
             self._backward.stop()
             self._step.stop()
 
@@ -181,7 +157,7 @@ class Steps:
 
     def _begin(self, mode: Mode) -> None:
         """A new step; its allocations are watched where it is expected to need that."""
-        self._give_low()
+        self._low.give()
         limit = self.planning.limit
         self._step = Step(self._card, self._store, limit, self._lock, mode)
         self._forward = Forward(self._step)
@@ -207,7 +183,7 @@ class Steps:
         if known is None:
             self._first = first_of(tensor)
             self.table.parts = self.kinds.division(self._first).parts
-            apart = self._hold_low()
+            apart = self._low.hold(self.planning.limit)
             brackets = self._card.watch()
             step.record(
                 Recorder(self._card, self._store, True, self.table, brackets=brackets, apart=apart)
@@ -232,7 +208,7 @@ class Steps:
             step.follow(known, known.course, recorder)
 
     def _finish(self) -> None:
-        self._give_low()
+        self._low.give()
         step = self._step
         recorder, step.recorder = step.recorder, None
         if self._backward.running:

@@ -23,7 +23,8 @@ from oocdnn._native_heap import (
 
 _MIB = 1 << 20
 _ALIGNMENT = 512
-_RULES = HeapRules(small_bytes=_MIB, small_page=2 * _MIB, large_page=20 * _MIB)
+LARGE_PAGE = 20 * _MIB  # bytes that the allocator takes from the driver at a time, at least
+_RULES = HeapRules(small_bytes=_MIB, small_page=2 * _MIB, large_page=LARGE_PAGE)
 
 
 @dataclass(frozen=True)
