@@ -72,6 +72,13 @@ class Modelled(Counter):
         self.live()
         self.allocator.free(self._taken.pop(address)[0])
 
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        self.live()
+        if storage._cdata in self._blocks:
+            self._free(storage._cdata)
+        if nbytes:
+            self._allocate(storage._cdata, self.scale * nbytes)
+
     def _allocate(self, key: int, nbytes: int) -> None:
         block = self.allocator.allocate(nbytes)
         self.reserved = max(self.reserved, self.allocator.reserved)
@@ -122,6 +129,10 @@ class ModelCard(CountingCard):
 
     def give(self, address: int) -> None:
         self._model.give(address)
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        super().resize(storage, nbytes)
+        self._model.resize(storage, nbytes)
 
     def watched(self) -> Log | None:
         entries, self._model.entries = self._model.entries, None

@@ -644,7 +644,7 @@ def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> Non
 
 @pytest.mark.usefixtures("tiny")
 def test_what_optimizers_keep_lies_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(low_memory_module, "_WORKSPACES", 0)
+    monkeypatch.setattr(low_memory_module, "_ROUNDING", 512 * 5)
     torch.manual_seed(0)
     sizes = [1024, 64, 128, 96, 3]
     layers = [nn.Linear(one, other) for one, other in itertools.pairwise(sizes)]
@@ -669,38 +669,41 @@ def test_what_optimizers_keep_lies_together(monkeypatch: pytest.MonkeyPatch) -> 
     card.close()
 
 
-@pytest.mark.usefixtures("tiny")
-def test_what_is_held_for_optimizers_is_not_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Counting(ModelCard):
-        """Counts what the runtime takes as well, as a GPU does."""
+def test_gradients_make_room_for_what_optimizers_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep their values, their places, and whatever else lies on their storages."""
+    lacks = [False, True, False]  # memory, for the first that comes back
 
-        def held(self) -> int:
-            return super().held() + self._taken()
+    class Short(ModelCard):
+        def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+            if nbytes and lacks and lacks.pop():
+                raise torch.OutOfMemoryError
+            super().resize(storage, nbytes)
 
-        def peak(self) -> int:
-            return super().peak() + self._taken()
-
-        def _taken(self) -> int:
-            return sum(nbytes for _, nbytes in self._model._taken.values())
-
-    fixed = []
-    for hold in (LowMemory.hold, lambda *_: 0):
-        monkeypatch.setattr(LowMemory, "hold", hold)
-        torch.manual_seed(0)
-        net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
-        optimizer, counter = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9), Modelled()
-        with counter:
-            for tensor in (x, target, *net.parameters()):
-                counter.add(tensor)
-            card = Counting(counter)
-            with memory_limit(1 << 40, card=card, planning=0.1) as run:
-                F.cross_entropy(net(x), target).backward()
-                assert bool(card._model._taken) == (not fixed)
-                optimizer.step()
-            (kind,) = run._steps.kinds
-            fixed.append([one.fixed_bytes for one in kind.timeline.operations])
-        card.close()
-    assert fixed[0] == fixed[1]
+    model = Modelled()
+    with model:
+        parameters = [nn.Parameter(torch.zeros(1024, 1024)) for _ in range(4)]
+        flat = torch.rand(2, 1024, 1024)
+        gradients = [*flat, torch.rand(1024, 1024).t(), torch.rand(1024, 1024)]
+        for one, gradient in zip(parameters, gradients, strict=True):
+            one.grad = gradient
+        optimizer = torch.optim.Adam(parameters)
+        card, values = Short(model), [one.clone() for one in gradients]
+        low = card.address(flat)
+        before = card.held()
+        memory = LowMemory(card)
+        memory.open()
+        assert lacks == []
+        assert card.held() == before
+        assert all(
+            one.grad is gradient for one, gradient in zip(parameters, gradients, strict=True)
+        )
+        assert all(map(torch.equal, gradients, values))
+        assert torch.equal(torch.stack(values[:2]), flat)
+        flat.zero_()
+        assert not gradients[0].any()
+        assert card.address(flat) > low
+        del optimizer
+    card.close()
 
 
 def test_workspaces_leave_the_midst_of_what_is_free() -> None:

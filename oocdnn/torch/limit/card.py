@@ -103,6 +103,10 @@ class Card(Protocol):
     def give(self, address: int) -> None:
         """Frees them."""
 
+    def quiet(self) -> bool:
+        """Whether nothing but this thread may use the device's memory now: no backward pass, no
+        other thread, no CUDA graph, which keeps addresses."""
+
     def free_workspaces(self) -> None:
         """Frees what libraries hold for their operations, where they allocate it anew at the next
         one."""
@@ -132,6 +136,10 @@ class Card(Protocol):
     def empty(self, nbytes: int, dtype: torch.dtype = torch.uint8) -> Tensor:
         """Device bytes, not set, for the compute stream, as a tensor of one axis; `nbytes` is a
         multiple of the element's size."""
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """Allocates other device memory for a storage, or with 0 none, on the compute stream; what
+        was there is lost."""
 
     def slab(self, nbytes: int) -> Any:
         """Host bytes of exactly that size that copies reach at the link's rate; its attribute
@@ -297,24 +305,22 @@ class CudaCard:
     def give(self, address: int) -> None:
         torch._C._cuda_cudaCachingAllocator_raw_delete(address)
 
+    def quiet(self) -> bool:
+        in_backward = torch._C._current_graph_task_id() != -1
+        busy = in_backward or self.capturing() or _has_threads()
+        return not (busy or has_pools() or _has_graphs())
+
     def free_workspaces(self) -> None:
-        # PyTorch frees those of all threads, streams and devices. A CUDA graph keeps the address of
-        # the one that it uses.
-        if self._may_renew() and not has_pools() and not _has_graphs():
+        if self.quiet():  # PyTorch frees those of all threads, streams and devices
             torch._C._cuda_clearCublasWorkspaces()
 
     def allocate_workspaces(self) -> None:
-        if not self._may_renew():
+        if not self.quiet():
             return
         # In a program that asks for deterministic operations cuBLAS's may raise: its workspaces
         # are allocated where the program comes to them.
         with contextlib.suppress(RuntimeError), self._plain():
             use_cublas(self.device)
-
-    def _may_renew(self) -> bool:
-        """True if neither a backward pass nor another thread may use cuBLAS now."""
-        in_backward = torch._C._current_graph_task_id() != -1
-        return not (in_backward or self.capturing() or _has_threads())
 
     @contextlib.contextmanager
     def _plain(self) -> Iterator[None]:
@@ -358,6 +364,10 @@ class CudaCard:
             with torch.cuda.stream(self._compute):
                 return torch.empty(count, dtype=dtype, device=self.device)
         return torch.empty(count, dtype=dtype, device=self.device)
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        with torch.cuda.stream(self._compute):
+            storage.resize_(nbytes)
 
     def wait_for(self, ticket: int) -> None:
         """Makes the compute stream wait for the copy with this ticket."""
@@ -484,6 +494,9 @@ class HostCard:
     def give(self, address: int) -> None:
         del address
 
+    def quiet(self) -> bool:
+        return True
+
     def free_workspaces(self) -> None:
         pass
 
@@ -513,6 +526,9 @@ class HostCard:
         made = torch.empty(nbytes // dtype.itemsize, dtype=dtype)
         made.view(torch.uint8).fill_(_POISON)
         return made
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        storage.resize_(nbytes)
 
     def slab(self, nbytes: int) -> Tensor:
         return torch.empty(nbytes, dtype=torch.uint8)

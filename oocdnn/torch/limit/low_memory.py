@@ -7,46 +7,60 @@ keeps it. In the midst of free memory it leaves too little in one piece for larg
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.heap.allocator import Allocator
-from oocdnn.torch.limit.optimizers import state_bytes
+from oocdnn.torch.limit.entry import bytes_of
+from oocdnn.torch.limit.heap.allocator import Allocator, is_small
+from oocdnn.torch.limit.optimizers import gradients, state_bytes
 
-_WORKSPACES = 64 << 20  # bytes of cuBLAS's, of two threads
+_MOST = 4 << 30  # bytes of gradients that are moved
+_ROUNDING = 2 << 20  # bytes by which the allocator rounds the state up, or more
 
 
 class LowMemory:
-    """Memory that is held so that others come to lie elsewhere."""
+    """Memory that is held so that what optimizers allocate comes to the lowest addresses."""
 
     def __init__(self, card: Card) -> None:
         self._card = card
         self._taken: list[int] = []  # addresses
 
-    def hold(self, limit: int) -> int:
-        """Holds as many bytes as optimizers will allocate, and those of workspaces, where there is
-        room within `limit` bytes of the process. The bytes that are held."""
-        card, before = self._card, self._card.held()
-        with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's
-            nbytes = state_bytes(card.device, large=True)
-            if 0 < nbytes <= limit - card.others() - before and self._trim():
-                self._take(nbytes + _WORKSPACES)
-        return card.held() - before
-
     def open(self) -> None:
-        """An optimizer is about to allocate its state: gives back what is held, and fills what is
-        free between tensors, so that the state comes to the lowest addresses. So do the workspaces
-        of libraries, wherever the step had them."""
+        """An optimizer is about to allocate its state. Moves gradients out of its way, fills what
+        is free elsewhere, and has libraries allocate their workspaces at low addresses too."""
         self.give()
-        if self._trim():
-            self._fill()
-            self._card.free_workspaces()
-            self._fill()  # where they were, so that they come elsewhere
-            self._card.allocate_workspaces()
+        if not self._trim():
+            return
+        state = 0
+        with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's
+            state = state_bytes(self._card.device, large=True)
+        if not (state and self._card.quiet()):
+            self._renew()
+            return
+        with _away(self._card, self.give):
+            self._renew()
+            place = self._take(state + _ROUNDING)
+        self._fill()
+        if place in self._taken:
+            self._taken.remove(place)
+            self._card.give(place)
 
     def give(self) -> None:
         """Gives everything back."""
         while self._taken:
             self._card.give(self._taken.pop())
+
+    def _renew(self) -> None:
+        """Has libraries allocate their workspaces anew."""
+        self._trim()
+        self._fill()
+        self._card.free_workspaces()
+        self._fill()  # where they were, so that they come elsewhere
+        self._card.allocate_workspaces()
 
     def _trim(self) -> bool:
         """Gives unused memory back to the driver; False where addresses are not those of expandable
@@ -64,7 +78,62 @@ class LowMemory:
         for nbytes in Allocator(expandable=True, extents=heap.extents).takeable():
             self._take(nbytes)
 
-    def _take(self, nbytes: int) -> None:
+    def _take(self, nbytes: int) -> int:
         address = self._card.take(nbytes)
         if address:
             self._taken.append(address)
+        return address
+
+
+@contextlib.contextmanager
+def _away(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
+    """Within it, large gradients are in host memory. Tensors on their storages stay as they are;
+    only the address of the device memory changes. `relieve` is called where there is no memory for
+    them afterwards."""
+    moved: list[tuple[Tensor, Tensor]] = []
+    try:
+        for gradient in _large(card):
+            moved.append((gradient, _in_host_memory(gradient)))
+            card.resize(gradient.untyped_storage(), 0)
+        yield
+    finally:
+        try:
+            _return(moved, card)
+        except torch.OutOfMemoryError:
+            relieve()
+            card.trim()
+            _return(moved, card)
+
+
+def _large(card: Card) -> list[Tensor]:
+    """Large gradients on the device, one for each storage."""
+    found: dict[int, Tensor] = {}
+    room = _MOST
+    for gradient in gradients(card.device):
+        if gradient.layout is not torch.strided or gradient.is_inference():
+            continue
+        storage = gradient.untyped_storage()
+        nbytes = storage.nbytes()
+        if storage._cdata in found or is_small(nbytes) or nbytes > room or not storage.resizable():
+            continue
+        found[storage._cdata] = gradient
+        room -= nbytes
+    return list(found.values())
+
+
+def _in_host_memory(gradient: Tensor) -> Tensor:
+    """The bytes of its storage."""
+    with _disable_current_modes():
+        return torch.empty(gradient.untyped_storage().nbytes(), dtype=torch.uint8).copy_(
+            bytes_of(gradient)
+        )
+
+
+def _return(moved: list[tuple[Tensor, Tensor]], card: Card) -> None:
+    """Takes from the list what is back on the device."""
+    while moved:
+        gradient, copy = moved[-1]
+        card.resize(gradient.untyped_storage(), copy.nbytes)
+        with _disable_current_modes():
+            bytes_of(gradient).copy_(copy)
+        moved.pop()

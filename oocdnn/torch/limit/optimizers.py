@@ -1,4 +1,4 @@
-"""Bytes of the state that optimizers will allocate."""
+"""What optimizers will allocate, and the gradients that they read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from oocdnn.torch.limit.heap.allocator import is_small
@@ -30,6 +31,18 @@ def state_bytes(device: torch.device, *, large: bool = False) -> int:
                 and not (large and is_small(one.nbytes))
             )
     return total
+
+
+def gradients(device: torch.device) -> list[Tensor]:
+    """The gradients on a device of all parameters that the process's optimizers know."""
+    found = {
+        id(one): one.grad
+        for optimizer in _optimizers()
+        for group in optimizer.param_groups
+        for one in group["params"]
+        if one.grad is not None and one.grad.device == device
+    }
+    return list(found.values())
 
 
 def _optimizers() -> Iterator[Optimizer]:

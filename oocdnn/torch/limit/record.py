@@ -108,7 +108,6 @@ class Recorder:
     watched: bool = False  # whether the card keeps the history of its allocator
     notes: list[Note] = field(default_factory=list)  # in that history, two for each event
     brackets: bool = False  # whether it keeps it for what recipes allocate
-    apart: int = 0  # bytes in use that are not the step's
     before: Record | None = None
     _begun: int = 0  # operations that the device was seen to have begun
     _copies: int = 0  # before the step, as the store counts them
@@ -130,7 +129,7 @@ class Recorder:
         self.table.ran = None
         self._note(appeared)
         if self.bytes_too:
-            last.most = max(last.most, self._peak())
+            last.most = max(last.most, self.card.peak())
             if appeared is not None or self.forward == 0:
                 self._look(len(self.events))
         if appeared is not None:
@@ -150,7 +149,7 @@ class Recorder:
             (seen.reads if values else seen.bare).append(len(self.events))
         if self.bytes_too:
             self.card.peak()
-        held = self.card.held() - self.apart if self.bytes_too else 0
+        held = self.card.held() if self.bytes_too else 0
         self._hurry()
         mark, resident = self.card.mark(), self.store.resident
         self._go(_Event(mark, resident=resident, held=held, node=node))
@@ -298,11 +297,7 @@ class Recorder:
         """Notes the peak so far, before it is lost or the step ends."""
         if self.bytes_too:
             last = self.events[-1]
-            last.most = max(last.most, self._peak())
-
-    def _peak(self) -> int:
-        """Most bytes of the step itself in use since the last call."""
-        return self.card.peak() - self.apart
+            last.most = max(last.most, self.card.peak())
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
         last = self.forward - 1

@@ -134,7 +134,6 @@ class Steps:
             if recorder is None:
                 return
             recorder.look()
-            recorder.apart = 0
         self._low.open()  # autograd's thread may wait for the lock
 
     def step(self) -> None:
@@ -157,7 +156,6 @@ class Steps:
 
     def _begin(self, mode: Mode) -> None:
         """A new step; its allocations are watched where it is expected to need that."""
-        self._low.give()
         limit = self.planning.limit
         self._step = Step(self._card, self._store, limit, self._lock, mode)
         self._forward = Forward(self._step)
@@ -183,11 +181,8 @@ class Steps:
         if known is None:
             self._first = first_of(tensor)
             self.table.parts = self.kinds.division(self._first).parts
-            apart = self._low.hold(self.planning.limit)
             brackets = self._card.watch()
-            step.record(
-                Recorder(self._card, self._store, True, self.table, brackets=brackets, apart=apart)
-            )
+            step.record(Recorder(self._card, self._store, True, self.table, brackets=brackets))
             return
         self.table.parts = known.parts
         if known.plan is None or known.course is None:
