@@ -1,6 +1,7 @@
 """One context for the tests of a file, small enough that calls run in several tiles; and the CPU's
 tensors as a device's, for `memory_limit`."""
 
+import gc
 import os
 
 import pytest
@@ -26,7 +27,12 @@ def card():
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's allocator, as it is simulated, with sizes of a thousandth."""
-    from oocdnn.torch.limit.heap import allocator  # needs PyTorch
+    """PyTorch's allocator, as it is simulated, with sizes of a thousandth. Optimizers of earlier
+    tests, whose state would be expected, are gone."""
+    from oocdnn.torch.limit import low_memory  # needs PyTorch
+    from oocdnn.torch.limit.heap import allocator
+
+    gc.collect()
+    monkeypatch.setattr(low_memory, "_ROUNDING", 2 << 10)
 
     monkeypatch.setattr(allocator, "_RULES", allocator.HeapRules(1 << 10, 2 << 10, 20 << 10))

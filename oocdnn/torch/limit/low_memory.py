@@ -87,9 +87,9 @@ class LowMemory:
 
 @contextlib.contextmanager
 def _away(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
-    """Within it, large gradients are in host memory. Tensors on their storages stay as they are;
-    only the address of the device memory changes. `relieve` is called where there is no memory for
-    them afterwards."""
+    """Within it, large gradients are in host memory. They stay the same tensors, with the same
+    storages; only the address of the device memory changes. `relieve` is called where there is no
+    memory for them afterwards."""
     moved: list[tuple[Tensor, Tensor]] = []
     try:
         for gradient in _large(card):
@@ -106,19 +106,19 @@ def _away(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
 
 
 def _large(card: Card) -> list[Tensor]:
-    """Large gradients on the device, one for each storage."""
-    found: dict[int, Tensor] = {}
-    room = _MOST
+    """Large gradients on the device whose storages no other tensor uses: views may have given their
+    address to other libraries."""
+    found, room = [], _MOST
     for gradient in gradients(card.device):
         if gradient.layout is not torch.strided or gradient.is_inference():
             continue
         storage = gradient.untyped_storage()
         nbytes = storage.nbytes()
-        if storage._cdata in found or is_small(nbytes) or nbytes > room or not storage.resizable():
-            continue
-        found[storage._cdata] = gradient
-        room -= nbytes
-    return list(found.values())
+        users = int(torch._C._storage_Use_Count(storage._cdata)) - 1  # without `storage`
+        if users == 1 and storage.resizable() and not is_small(nbytes) and nbytes <= room:
+            found.append(gradient)
+            room -= nbytes
+    return found
 
 
 def _in_host_memory(gradient: Tensor) -> Tensor:
