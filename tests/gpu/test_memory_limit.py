@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import itertools
+import operator
 from collections.abc import Iterator
 
 import pytest
@@ -252,6 +254,22 @@ def test_workspaces_of_cublas_are_freed_and_allocated(deterministic: bool) -> No
     assert held() <= with_workspaces
     assert deterministic or held() == with_workspaces
     assert kept == []
+
+
+def test_gradients_that_make_room_for_an_optimizers_state_keep_their_values() -> None:
+    found = []
+    for limit in (contextlib.nullcontext(), memory_limit("4GiB")):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 2048)).cuda()
+        x = torch.randn(256, 2048, device="cuda")
+        optimizer = torch.optim.Adam(net.parameters())
+        with limit:
+            net(x).square().mean().backward()
+            gradients = [one.grad for one in net.parameters()]
+            optimizer.step()
+        assert all(map(operator.is_, gradients, (one.grad for one in net.parameters())))
+        found.append([*gradients, *(one.detach() for one in net.parameters())])
+    assert all(map(torch.equal, *found))
 
 
 def test_captured_graphs_are_left_alone() -> None:

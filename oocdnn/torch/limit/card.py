@@ -104,8 +104,8 @@ class Card(Protocol):
         """Frees them."""
 
     def quiet(self) -> bool:
-        """Whether nothing but this thread may use the device's memory now: no backward pass, no
-        other thread, no CUDA graph, which keeps addresses."""
+        """Whether only this thread and the compute stream may use the device's memory now: there is
+        no backward pass, no other thread, and no CUDA graph, which keeps addresses."""
 
     def free_workspaces(self) -> None:
         """Frees what libraries hold for their operations, where they allocate it anew at the next
@@ -138,8 +138,7 @@ class Card(Protocol):
         multiple of the element's size."""
 
     def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
-        """Allocates other device memory for a storage, or with 0 none, on the compute stream; what
-        was there is lost."""
+        """Allocates other device memory for a storage, or with 0 none; what was there is lost."""
 
     def slab(self, nbytes: int) -> Any:
         """Host bytes of exactly that size that copies reach at the link's rate; its attribute
@@ -307,8 +306,8 @@ class CudaCard:
 
     def quiet(self) -> bool:
         in_backward = torch._C._current_graph_task_id() != -1
-        busy = in_backward or self.capturing() or _has_threads()
-        return not (busy or has_pools() or _has_graphs())
+        aside = in_backward or self.capturing() or self._current() != self._raw
+        return not (aside or _has_threads() or has_pools() or _has_graphs())
 
     def free_workspaces(self) -> None:
         if self.quiet():  # PyTorch frees those of all threads, streams and devices
@@ -366,8 +365,7 @@ class CudaCard:
         return torch.empty(count, dtype=dtype, device=self.device)
 
     def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
-        with torch.cuda.stream(self._compute):
-            storage.resize_(nbytes)
+        storage.resize_(nbytes)
 
     def wait_for(self, ticket: int) -> None:
         """Makes the compute stream wait for the copy with this ticket."""

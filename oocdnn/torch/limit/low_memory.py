@@ -87,8 +87,8 @@ class LowMemory:
 
 @contextlib.contextmanager
 def _away(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
-    """Within it, large gradients are in host memory. They stay the same tensors, with the same
-    storages; only the address of the device memory changes. `relieve` is called where there is no
+    """Within it, large gradients are in host memory. They stay the same tensors on the same
+    storages; only the address of the device memory changes. `relieve` is called if there is no
     memory for them afterwards."""
     moved: list[tuple[Tensor, Tensor]] = []
     try:
