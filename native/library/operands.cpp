@@ -295,6 +295,13 @@ Status LocateOperands(Device& device, const Problem& problem, OperandViews* tens
     const AddressRange range = AddressesOf(problem, *tensors, operand);
     if (range.bytes() <= 0) continue;
     OOC_ASSIGN(tensor.location, CallPins::Locate(device, range));
+    if (tensor.location.tier == Tier::kPeer) {
+      return Error(Code::kUnsupported,
+                   "%s lies on GPU %d, and this context computes on %s: copy it there, or to host "
+                   "memory, or take a context on its GPU",
+                   Name(operand, problem.direction), tensor.location.device,
+                   device.capabilities().name.c_str());
+    }
   }
   return {};
 }

@@ -76,6 +76,21 @@ def host(array):
     return array.get() if isinstance(array, DeviceArray) else np.asarray(array)
 
 
+@pytest.mark.parametrize("operand", ["x", "w", "y"])
+@pytest.mark.skipif(not FAKE, reason="the fake driver has a second GPU where it is asked for one")
+def test_an_operand_on_another_gpu_is_refused(monkeypatch, operand):
+    monkeypatch.setenv("OOC_FAKE_TWO_GPUS", "1")
+    arrays = {"x": np.ones((1, 4, 9, 9), "f4"), "w": np.ones((4, 4, 3, 3), "f4")}
+    arrays["y"] = np.zeros((1, 4, 7, 7), "f4")
+    arrays[operand] = DeviceArray(arrays[operand])
+    message = f"{operand} lies on GPU 0, and this context computes on cuda:1: copy it there"
+    with (
+        oocdnn.Context("cuda:1", SMALL) as context,
+        pytest.raises(oocdnn.Unsupported, match=message),
+    ):
+        context.conv2d(arrays["x"], arrays["w"], out=arrays["y"])
+
+
 TIERS = ("pageable", "pinned", "device", "file")
 
 
