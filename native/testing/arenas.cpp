@@ -1,11 +1,11 @@
-// C doors to the arena of a heap, and to the division of free intervals.
+// C functions for the arena of a heap, and to the division of free intervals.
 #include "heap/arena.hpp"
 
 #include <algorithm>
 #include <span>
 #include <vector>
 
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace {
 
@@ -32,8 +32,8 @@ void Copy(const std::vector<Interval>& intervals, int64_t* pairs, int64_t* count
 // An arena of ranges, in which other intervals are in use: arrays of pairs of an address and bytes,
 // with their counts. Each of `count` calls is an address and bytes: they are given back, or, where
 // the address is below 0, allocated, and the call gets their address.
-OOC_DOOR void oocdnn_testing_heap_arena(const int64_t* const* arrays, const int64_t* counts,
-                                        int64_t* calls, int64_t count) {
+OOC_EXPORT void oocdnn_testing_heap_arena(const int64_t* const* arrays, const int64_t* counts,
+                                          int64_t* calls, int64_t count) {
   const std::vector<Interval> ranges = IntervalsOf(arrays[0], counts[0]);
   const std::vector<Interval> unmapped = oocdnn::heap::Unmapped(ranges);
   oocdnn::heap::Arena arena(IntervalsOf(arrays[1], counts[1]), ranges, unmapped);
@@ -47,9 +47,9 @@ OOC_DOOR void oocdnn_testing_heap_arena(const int64_t* const* arrays, const int6
 }
 
 // Arrays of pairs of an address and bytes, with their counts, which `opened` and `taken` get.
-OOC_DOOR void oocdnn_testing_heap_cut(const int64_t* const* arrays, const int64_t* counts,
-                                      int64_t least, int64_t* opened, int64_t* opened_count,
-                                      int64_t* taken, int64_t* taken_count) {
+OOC_EXPORT void oocdnn_testing_heap_cut(const int64_t* const* arrays, const int64_t* counts,
+                                        int64_t least, int64_t* opened, int64_t* opened_count,
+                                        int64_t* taken, int64_t* taken_count) {
   const oocdnn::heap::Divided made =
       oocdnn::heap::Cut(IntervalsOf(arrays[0], counts[0]), IntervalsOf(arrays[1], counts[1]),
                         IntervalsOf(arrays[2], counts[2]), least);

@@ -1,9 +1,9 @@
-// A C door to the planner of chains.
+// A C function for the planner of chains.
 #include <sstream>
 
 #include "model/price/chain_floor.hpp"
 #include "model/price/chain_plan.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn::testing {
@@ -70,9 +70,9 @@ Result<std::string> SearchText(const char* problems, int64_t budget, const char*
 }  // namespace oocdnn::testing
 
 // What the search finds, best first, as a JSON array. `detail` receives the status's number.
-OOC_DOOR int oocdnn_testing_search_chain(const char* problems, int64_t budget, const char* engines,
-                                         const char* profile_text, int64_t* detail, char* json,
-                                         int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_search_chain(const char* problems, int64_t budget,
+                                           const char* engines, const char* profile_text,
+                                           int64_t* detail, char* json, int64_t capacity) {
   const oocdnn::Result<std::string> found =
       oocdnn::testing::SearchText(problems, budget, engines, profile_text);
   *detail = found.status().detail();

@@ -1,6 +1,6 @@
-// A C door to the halos of a chain on one axis, which the tests hold to the reference.
+// A C function for the halos of a chain on one axis, which the tests hold to the reference.
 #include "geom/chain_axis.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace {
 
@@ -18,9 +18,9 @@ std::vector<oocdnn::AxisLayer> LayersOf(const int64_t* layers, int64_t count) {
 
 // `layers`: of each of `count` layers the six numbers of AxisLayer; `skips`: of each of `skipped`
 // the two of Skip. `spans` gets the four of each of count + 1 spans.
-OOC_DOOR void oocdnn_testing_chain_spans(const int64_t* layers, int64_t count, const int64_t* skips,
-                                         int64_t skipped, int64_t begin, int64_t length,
-                                         int64_t* spans) {
+OOC_EXPORT void oocdnn_testing_chain_spans(const int64_t* layers, int64_t count,
+                                           const int64_t* skips, int64_t skipped, int64_t begin,
+                                           int64_t length, int64_t* spans) {
   const std::vector<oocdnn::AxisLayer> all = LayersOf(layers, count);
   std::vector<oocdnn::Skip> over;
   over.reserve(static_cast<size_t>(skipped));
@@ -35,8 +35,8 @@ OOC_DOOR void oocdnn_testing_chain_spans(const int64_t* layers, int64_t count, c
 }
 
 // The same of tile `number` of a sweep; `spans` gets of each span `kept` too. Returns the lead.
-OOC_DOOR int64_t oocdnn_testing_swept_spans(const int64_t* layers, int64_t count, int64_t number,
-                                            int64_t length, int64_t* spans) {
+OOC_EXPORT int64_t oocdnn_testing_swept_spans(const int64_t* layers, int64_t count, int64_t number,
+                                              int64_t length, int64_t* spans) {
   const std::vector<oocdnn::AxisLayer> all = LayersOf(layers, count);
   const int64_t lead = oocdnn::LeadOf(all, length);
   for (const auto& span : oocdnn::SweptSpansOf(all, number * length - lead, length)) {

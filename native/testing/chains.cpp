@@ -1,4 +1,4 @@
-// C door: random chains under random plans, run through the tile loop and compared number by
+// C function: random chains under random plans, run through the tile loop and compared number by
 // number with a call for each link. With a check device around the device it also counts hazards.
 //
 // Elements are small whole numbers, so that all engines and tiles must agree.
@@ -9,7 +9,7 @@
 #include "base/checked.hpp"
 #include "exec/tile_loop.hpp"
 #include "testing/device_spec.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/tensors.hpp"
 
 namespace oocdnn::testing {
@@ -387,9 +387,9 @@ Status RunChains(const char* spec, uint64_t seed, int64_t count, Outcome* outcom
 // Runs `count` random chains on the device that `spec` names. Counts results that differ from those
 // of a call for each link, or bytes that crossed more than once; tiles run; and hazards. `message`
 // gets the first of either, or the error's text.
-OOC_DOOR int oocdnn_testing_chains(const char* spec, uint64_t seed, int64_t count,
-                                   int64_t* mismatches, int64_t* steps, int64_t* hazards,
-                                   char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_chains(const char* spec, uint64_t seed, int64_t count,
+                                     int64_t* mismatches, int64_t* steps, int64_t* hazards,
+                                     char* message, int64_t capacity) {
   oocdnn::testing::Outcome outcome;
   const oocdnn::Status status = oocdnn::testing::RunChains(spec, seed, count, &outcome);
   *mismatches = outcome.mismatches;

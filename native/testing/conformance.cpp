@@ -1,11 +1,11 @@
-// The table of cases, and the C doors through which pytest runs them one by one.
+// The table of cases, and the C functions through which pytest runs them one by one.
 #include "testing/conformance.hpp"
 
 #include <vector>
 
 #include "device/wrap/check_device.hpp"
 #include "testing/device_spec.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/lying_device.hpp"
 
 namespace oocdnn::testing {
@@ -47,27 +47,27 @@ Status RunCase(const std::string& spec, const Case& which) {
 
 using oocdnn::testing::AllCases;
 
-OOC_DOOR int oocdnn_testing_conformance_count() { return static_cast<int>(AllCases().size()); }
+OOC_EXPORT int oocdnn_testing_conformance_count() { return static_cast<int>(AllCases().size()); }
 
-OOC_DOOR const char* oocdnn_testing_conformance_name(int index) {
+OOC_EXPORT const char* oocdnn_testing_conformance_name(int index) {
   return AllCases()[static_cast<size_t>(index)].name;
 }
 
 // Whether the device can be made: the code of the Status.
-OOC_DOOR int oocdnn_testing_device(const char* device_spec, char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_device(const char* device_spec, char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::MakeDevice(device_spec).status(), message,
                                  capacity);
 }
 
 // The name of a lie, null behind the last one.
-OOC_DOOR const char* oocdnn_testing_lie_name(int index) {
+OOC_EXPORT const char* oocdnn_testing_lie_name(int index) {
   using oocdnn::testing::Lie;
   return index < oocdnn::testing::kLies ? oocdnn::testing::Name(static_cast<Lie>(index)) : nullptr;
 }
 
 // Runs one case on a new device; returns the code of its Status.
-OOC_DOOR int oocdnn_testing_conformance_run(const char* device_spec, int index, char* message,
-                                            int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_conformance_run(const char* device_spec, int index, char* message,
+                                              int64_t capacity) {
   const oocdnn::Status status =
       oocdnn::testing::RunCase(device_spec, AllCases()[static_cast<size_t>(index)]);
   return oocdnn::testing::Answer(status, message, capacity);

@@ -1,5 +1,5 @@
-// Doors to what only the CPU device promises: life after a fork, the throttled link, and half
-// precision by the processor's instructions as by our own.
+// C functions for what only the CPU device promises: life after a fork, the throttled link, and
+// half precision by the processor's instructions as by our own.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "device/cpu/cpu_device.hpp"
 #include "testing/child.hpp"
 #include "testing/conformance_rig.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -159,14 +159,14 @@ Status Halves() {
 }  // namespace
 }  // namespace oocdnn::testing
 
-OOC_DOOR int oocdnn_testing_cpu_fork(int rounds, char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_cpu_fork(int rounds, char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::ForkMany(rounds), message, capacity);
 }
 
-OOC_DOOR int oocdnn_testing_cpu_throttle(char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_cpu_throttle(char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::Throttle(), message, capacity);
 }
 
-OOC_DOOR int oocdnn_testing_cpu_halves(char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_cpu_halves(char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::Halves(), message, capacity);
 }

@@ -1,11 +1,12 @@
-// A C door to divided batches, on a device that says how long parts take and with what workspace.
+// A C function for divided batches, on a device that says how long parts take and with what
+// workspace.
 #include <algorithm>
 #include <cmath>
 
 #include "device/wrap/forwarding.hpp"
 #include "model/text/plan_text.hpp"
 #include "planner/in_place.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/null_device.hpp"
 
 namespace oocdnn::testing {
@@ -77,10 +78,10 @@ PlanRequest RequestOn(const Device& device, const Problem& problem, const int64_
 //
 // Gives the plan with its engine as text, the seconds that it is predicted to take, and as counts
 // the bytes that it books and how many plans were prepared; or why there is none.
-OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t limits[2],
-                                         const char* profile_text, const int64_t speeds[4],
-                                         int batch, double* seconds, int64_t counts[2], char* text,
-                                         int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_divided_plan(const Problem* problem, const int64_t limits[2],
+                                           const char* profile_text, const int64_t speeds[4],
+                                           int batch, double* seconds, int64_t counts[2],
+                                           char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   HungryDevice device(speeds);
@@ -101,10 +102,10 @@ OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t l
 
 // The ways that MeasureParts finds by the policy limits[2], as many as there is room for: samples,
 // nanoseconds, bytes each. `count` is the room, and becomes how many there are.
-OOC_DOOR int oocdnn_testing_measured_parts(const Problem* problem, const int64_t limits[3],
-                                           const char* profile_text, const int64_t speeds[4],
-                                           int64_t* ways, int64_t* count, char* text,
-                                           int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_measured_parts(const Problem* problem, const int64_t limits[3],
+                                             const char* profile_text, const int64_t speeds[4],
+                                             int64_t* ways, int64_t* count, char* text,
+                                             int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   HungryDevice device(speeds);

@@ -1,12 +1,12 @@
-// A C door to every candidate there is, priced one by one: what the search is judged by. It shares
-// prices with it, and no list, bound or rule.
+// A C function for every candidate there is, priced one by one: what the search is judged by. It
+// shares prices with it, and no list, bound or rule.
 #include <algorithm>
 #include <limits>
 #include <vector>
 
 #include "model/plan.hpp"
 #include "model/price/cost.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn::testing {
@@ -122,9 +122,9 @@ class Enumeration {
 // Of all candidates on the first engine that fit the budget, those without partial sums and those
 // with them: the least seconds and the least rank of each; returns how many there are, or -1 where
 // the profile is refused.
-OOC_DOOR int64_t oocdnn_testing_enumerate(const Problem* problem, int64_t budget,
-                                          const char* engines, const char* profile_text,
-                                          double seconds[2], double ranks[2]) {
+OOC_EXPORT int64_t oocdnn_testing_enumerate(const Problem* problem, int64_t budget,
+                                            const char* engines, const char* profile_text,
+                                            double seconds[2], double ranks[2]) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return -1;
   const PlanRequest request = RequestOf(*problem, budget, engines);

@@ -1,4 +1,4 @@
-// Door: threads of a forked child that come to the parent's context at the same time.
+// C function: threads of a forked child that come to the parent's context at the same time.
 #include <array>
 #include <barrier>
 #include <thread>
@@ -7,7 +7,7 @@
 #include "library/context.hpp"
 #include "testing/child.hpp"
 #include "testing/conformance_rig.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -72,6 +72,6 @@ Status ForkMany(int rounds) {
 }  // namespace
 }  // namespace oocdnn::testing
 
-OOC_DOOR int oocdnn_testing_forked_context(int rounds, char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_forked_context(int rounds, char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::ForkMany(rounds), message, capacity);
 }

@@ -1,7 +1,8 @@
-// C doors to boxes of tensors in host memory: the pieces that they are cut into, and their copies.
+// C functions for boxes of tensors in host memory: the pieces that they are cut into, and their
+// copies.
 #include "exec/cut.hpp"
 #include "exec/host_copy.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -16,8 +17,9 @@ Dims DimsAt(const int64_t* numbers) {
 
 // The pieces of at most `most` elements of the box [begin, end) of a tensor with these strides:
 // `pieces` gets the first `room` of them, each its begin and its end. Returns how many there are.
-OOC_DOOR int64_t oocdnn_testing_cut(const int64_t* stride, const int64_t* begin, const int64_t* end,
-                                    const int64_t* most, int64_t* pieces, int64_t room) {
+OOC_EXPORT int64_t oocdnn_testing_cut(const int64_t* stride, const int64_t* begin,
+                                      const int64_t* end, const int64_t* most, int64_t* pieces,
+                                      int64_t room) {
   Packing packing;
   packing.stride = DimsAt(stride);
   Cut cut(packing, {DimsAt(begin), DimsAt(end)}, DimsAt(most));
@@ -31,9 +33,9 @@ OOC_DOOR int64_t oocdnn_testing_cut(const int64_t* stride, const int64_t* begin,
 
 // Copies the box of f32 to `memory`, or from there where `unpacks`, by so many threads. Returns the
 // bytes of the packed box; without `memory` nothing else is done.
-OOC_DOOR int64_t oocdnn_testing_copy_box(int threads, const int64_t* stride, const int64_t* begin,
-                                         const int64_t* end, void* data, void* memory,
-                                         int unpacks) {
+OOC_EXPORT int64_t oocdnn_testing_copy_box(int threads, const int64_t* stride, const int64_t* begin,
+                                           const int64_t* end, void* data, void* memory,
+                                           int unpacks) {
   const Dims first = DimsAt(begin), last = DimsAt(end);
   Dims extent;
   for (size_t d = 0; d < extent.size(); ++d) extent[d] = last[d] - first[d];

@@ -1,12 +1,12 @@
-// C door: gradients that come along with another, under plans drawn or searched, compared bit by
-// bit with those that calls of their own give in one tile. All numbers are small and whole, so that
-// every sum is exact.
+// C function: gradients that come along with another, under plans drawn or searched, compared bit
+// by bit with those that calls of their own give in one tile. All numbers are small and whole, so
+// that every sum is exact.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "testing/device_spec.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/random_plans.hpp"
 
 namespace oocdnn {
@@ -197,9 +197,9 @@ Status RunJoint(const char* spec, uint64_t seed, int64_t count, int64_t* mismatc
 }  // namespace oocdnn
 
 // As oocdnn_testing_schedules, of `count` passes that yield dx and dw, db or both, or dw and db.
-OOC_DOOR int oocdnn_testing_joint(const char* spec, uint64_t seed, int64_t count,
-                                  int64_t* mismatches, int64_t* steps, int64_t* hazards,
-                                  char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_joint(const char* spec, uint64_t seed, int64_t count,
+                                    int64_t* mismatches, int64_t* steps, int64_t* hazards,
+                                    char* message, int64_t capacity) {
   *mismatches = *steps = *hazards = 0;
   std::string first;
   const oocdnn::Status status =

@@ -1,11 +1,11 @@
-// A C door to the packing of blocks with limited lifetimes.
+// A C function for the packing of blocks with limited lifetimes.
 #include "geom/lifetimes.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 // `lifetimes`: of each of `count` blocks its bytes, from and until. `offsets` gets one for each;
 // returns the bytes of the region.
-OOC_DOOR int64_t oocdnn_testing_pack_lifetimes(const int64_t* lifetimes, int64_t count,
-                                               int64_t alignment, int64_t* offsets) {
+OOC_EXPORT int64_t oocdnn_testing_pack_lifetimes(const int64_t* lifetimes, int64_t count,
+                                                 int64_t alignment, int64_t* offsets) {
   std::vector<oocdnn::Lifetime> all;
   all.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {

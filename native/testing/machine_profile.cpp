@@ -1,9 +1,9 @@
-// C door to what is measured of a device and kept, for the tests in Python.
+// C function for what is measured of a device and kept, for the tests in Python.
 #include <string>
 
 #include "calibrate/calibrate.hpp"
 #include "testing/device_spec.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn::testing {
@@ -31,9 +31,9 @@ Status Do(const std::string& what, const Problem& problem, int steps, MachinePro
 // Opens the profile of the device (see device_spec.hpp) that is kept in the file, and does one
 // thing with it: "plan" measures for the problem, "refine" too and refines it, "calibrate" ends
 // after so many steps, or with the last. Waits for no other process.
-OOC_DOOR int oocdnn_testing_machine_profile(const char* device_spec, const char* file,
-                                            const char* what, const Problem* problem, int steps,
-                                            char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_machine_profile(const char* device_spec, const char* file,
+                                              const char* what, const Problem* problem, int steps,
+                                              char* message, int64_t capacity) {
   const auto made = MakeDevice(device_spec);
   if (!made.ok()) return Answer(made.status(), message, capacity);
   MachineProfile machine(*made.value().device, file, kBudget, 0, {});

@@ -1,11 +1,11 @@
-// C doors to what is measured, on a device whose copies and runs take what the test says.
+// C functions for what is measured, on a device whose copies and runs take what the test says.
 #include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
 
 #include "calibrate/measure.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/tensors.hpp"
 #include "testing/timed_device.hpp"
 
@@ -97,8 +97,8 @@ class TimedCopies final : public TimedDevice {
 
 // What copies are found to cost. `fetch`, `drain`: the members of CopyTimes in turn; `text`: the
 // profile, or why nothing was measured.
-OOC_DOOR int oocdnn_testing_measured_copies(const double fetch[3], const double drain[3],
-                                            char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_measured_copies(const double fetch[3], const double drain[3],
+                                              char* text, int64_t capacity) {
   TimedCopies device({fetch[0], fetch[1], fetch[2]}, {drain[0], drain[1], drain[2]});
   Profile profile;
   const Status status = MeasureCopies(device, kDeviceBytes, &profile);
@@ -109,9 +109,9 @@ OOC_DOOR int oocdnn_testing_measured_copies(const double fetch[3], const double 
 
 // The profile with what arithmetic of the problem's kind is found to take, where it overlaps
 // copies; `text`: the profile, or why it is none.
-OOC_DOOR int oocdnn_testing_measured_tiles(const Problem* problem, const char* profile_text,
-                                           RunNanoseconds nanoseconds, char* text,
-                                           int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_measured_tiles(const Problem* problem, const char* profile_text,
+                                             RunNanoseconds nanoseconds, char* text,
+                                             int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   TimedDevice device(nanoseconds);

@@ -1,8 +1,8 @@
-// C doors to the planner for the tests in Python: profiles, prices, searches.
+// C functions for the planner for the tests in Python: profiles, prices, searches.
 //
-// Problems and tilings cross as tests/geometry/doors.py mirrors them, profiles in their text form,
+// Problems and tilings cross as tests/geometry/core.py mirrors them, profiles in their text form,
 // results as JSON.
-// A door that can fail returns the Status code and writes its text in place of the result.
+// A function that can fail returns the Status code and writes its text in place of the result.
 #include <algorithm>
 #include <string>
 
@@ -10,7 +10,7 @@
 #include "base/numbers.hpp"
 #include "model/plan.hpp"
 #include "model/price/cost.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn {
@@ -83,8 +83,9 @@ std::string Json(const PlanRequest& request, const PlanSearch& search) {
 }  // namespace
 
 // Reads a profile and prints it again; `flops` receives the rate of one key.
-OOC_DOOR int oocdnn_testing_profile(const char* text, const char* engine, int dtype, int math,
-                                    int direction, double* flops, char* printed, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_profile(const char* text, const char* engine, int dtype, int math,
+                                      int direction, double* flops, char* printed,
+                                      int64_t capacity) {
   Result<Profile> profile = ParseProfile(text);
   if (!profile.ok()) return Answer(profile.status(), printed, capacity);
   *flops = profile.value().Flops(engine, static_cast<DType>(dtype), static_cast<Math>(math),
@@ -94,16 +95,16 @@ OOC_DOOR int oocdnn_testing_profile(const char* text, const char* engine, int dt
 }
 
 // The text of a profile as it is built in.
-OOC_DOOR void oocdnn_testing_default_profile(char* text, int64_t capacity) {
+OOC_EXPORT void oocdnn_testing_default_profile(char* text, int64_t capacity) {
   CopyText(ToText(Profile{}), text, capacity);
 }
 
 // Prices one candidate on the first engine. `tiers`: where each operand is, and last how many other
 // GPUs are busy.
-OOC_DOOR int oocdnn_testing_price(const Problem* problem, const Tiling* tiling,
-                                  const int32_t* order, const int32_t* depths, const int32_t* tiers,
-                                  const char* engines, const char* profile_text, char* json,
-                                  int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_price(const Problem* problem, const Tiling* tiling,
+                                    const int32_t* order, const int32_t* depths,
+                                    const int32_t* tiers, const char* engines,
+                                    const char* profile_text, char* json, int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), json, capacity);
   profile->busy_gpus = tiers[kOperands];
@@ -115,23 +116,23 @@ OOC_DOOR int oocdnn_testing_price(const Problem* problem, const Tiling* tiling,
 }
 
 // The seconds that no plan on the first engine undercuts; -1 where the profile is refused.
-OOC_DOOR double oocdnn_testing_floor(const Problem* problem, const char* engines,
-                                     const char* profile_text) {
+OOC_EXPORT double oocdnn_testing_floor(const Problem* problem, const char* engines,
+                                       const char* profile_text) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return -1.0;
   return FloorOf(RequestOf(*problem, INT64_MAX, engines), 0, profile.value());
 }
 
-OOC_DOOR int64_t oocdnn_testing_estimate(const Problem* problem, const Tiling* tiling,
-                                         const int32_t* depths, const char* engines) {
+OOC_EXPORT int64_t oocdnn_testing_estimate(const Problem* problem, const Tiling* tiling,
+                                           const int32_t* depths, const char* engines) {
   const int32_t order[kAxes] = {0, 1, 2, 3, 4, 5, 6};
   return EstimateBytes(RequestOf(*problem, 0, engines), CandidateOf(*tiling, order, depths, 0));
 }
 
 // `flags`: 1 reproducible, 2 exhaustive. `detail` receives the status's number.
-OOC_DOOR int oocdnn_testing_search(const Problem* problem, int64_t budget, const char* engines,
-                                   int flags, int best, const char* profile_text, int64_t* detail,
-                                   char* json, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_search(const Problem* problem, int64_t budget, const char* engines,
+                                     int flags, int best, const char* profile_text, int64_t* detail,
+                                     char* json, int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), json, capacity);
   PlanRequest request = RequestOf(*problem, budget, engines);

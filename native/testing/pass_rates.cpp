@@ -7,7 +7,7 @@
 #include "planner/stopwatch.hpp"
 #include "testing/conformance_rig.hpp"
 #include "testing/device_spec.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -161,8 +161,8 @@ Status Rates(Device& device, int64_t bytes, std::string* lines) {
 
 // One line each: the pass, the order of y (and of z, where that is another), the type, and bytes
 // read and written per second, 0 where the device refuses. Tiles of y of at most so many bytes.
-OOC_DOOR int oocdnn_testing_pass_rates(const char* device_spec, int64_t bytes, char* text,
-                                       int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_pass_rates(const char* device_spec, int64_t bytes, char* text,
+                                         int64_t capacity) {
   const auto made = oocdnn::testing::MakeDevice(device_spec);
   if (!made.ok()) return oocdnn::testing::Answer(made.status(), text, capacity);
   std::string lines;

@@ -1,9 +1,9 @@
-// A C door to what plans pin for a call.
+// A C function for what plans pin for a call.
 #include <string>
 
 #include "model/price/pins.hpp"
 #include "model/text/plan_text.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn {
@@ -11,9 +11,9 @@ namespace oocdnn {
 // Searches, all operands in pageable memory but those that `pinned` names by bits. `chosen`: by
 // bits, what the best plan pins; `seconds`: of it, and then, by the bits of what is pinned, of the
 // same tiles for each choice; `text`: of the plan. Only x, w and y may be there.
-OOC_DOOR int oocdnn_testing_pins(const Problem* problem, const int64_t* limits, int pinned,
-                                 const char* profile_text, int64_t* chosen, double* seconds,
-                                 char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_pins(const Problem* problem, const int64_t* limits, int pinned,
+                                   const char* profile_text, int64_t* chosen, double* seconds,
+                                   char* text, int64_t capacity) {
   constexpr int kChoices = 8;
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return testing::Answer(profile.status(), text, capacity);

@@ -1,11 +1,11 @@
-// A C door to the keys that plans are found again by.
+// A C function for the keys that plans are found again by.
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "geom/problem_fields.hpp"
 #include "store/plan_key.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -32,7 +32,7 @@ std::string KeyOf(const Problem& problem) {
 
 // The fields of the problem, a line each, "dtype" or "shape.dilation 2"; behind it "same" where the
 // key is the same with another value.
-OOC_DOOR void oocdnn_testing_key_fields(const Problem* problem, char* text, int64_t capacity) {
+OOC_EXPORT void oocdnn_testing_key_fields(const Problem* problem, char* text, int64_t capacity) {
   const std::string key = KeyOf(*problem);
   Problem changed = *problem;
   std::string lines;
@@ -64,8 +64,8 @@ OOC_DOOR void oocdnn_testing_key_fields(const Problem* problem, char* text, int6
 }
 
 // The fields in which two problems differ, a line each.
-OOC_DOOR void oocdnn_testing_differing_fields(const Problem* first, const Problem* second,
-                                              char* text, int64_t capacity) {
+OOC_EXPORT void oocdnn_testing_differing_fields(const Problem* first, const Problem* second,
+                                                char* text, int64_t capacity) {
   std::vector<std::string> bytes;
   std::string lines = first->stride == second->stride ? "" : "stride\n";
   VisitFields(*first, [&](const char*, const auto& field) {
@@ -80,8 +80,8 @@ OOC_DOOR void oocdnn_testing_differing_fields(const Problem* first, const Proble
 }
 
 // True if two requests that differ in where an operand lies, or in the workspace, have one key.
-OOC_DOOR int oocdnn_testing_same_key(const Problem* problem, int on_device, int in_place,
-                                     int64_t workspace) {
+OOC_EXPORT int oocdnn_testing_same_key(const Problem* problem, int on_device, int in_place,
+                                       int64_t workspace) {
   Tiers tiers{};
   InPlace places{};
   if (on_device >= 0) tiers[static_cast<size_t>(on_device)] = Tier::kDevice;

@@ -1,8 +1,8 @@
-// C doors to plans as text, and to random ones.
+// C functions for plans as text, and to random ones.
 #include "base/json.hpp"
 #include "model/search/sample.hpp"
 #include "model/text/plan_text.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn::testing {
@@ -25,9 +25,9 @@ std::string Json(const PlanRequest& request, const Profile& profile,
 
 // Random candidates, each as text, and whether that reads back as the same plan; with `seed` 0
 // those of the search instead.
-OOC_DOOR int oocdnn_testing_plan_texts(const Problem* problem, int64_t budget, const char* engines,
-                                       const char* profile_text, int count, int64_t seed,
-                                       char* json, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_plan_texts(const Problem* problem, int64_t budget,
+                                         const char* engines, const char* profile_text, int count,
+                                         int64_t seed, char* json, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), json, capacity);
   PlanRequest request = RequestOf(*problem, budget, engines);
@@ -49,9 +49,9 @@ OOC_DOOR int oocdnn_testing_plan_texts(const Problem* problem, int64_t budget, c
 }
 
 // The plan as it is printed again. `reproducible`: whether its bits may not depend on it.
-OOC_DOOR int oocdnn_testing_parse_plan(const Problem* problem, const char* engines,
-                                       int reproducible, const char* text, char* printed,
-                                       int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_parse_plan(const Problem* problem, const char* engines,
+                                         int reproducible, const char* text, char* printed,
+                                         int64_t capacity) {
   PlanRequest request = RequestOf(*problem, 0, engines);
   request.reproducible = reproducible != 0;
   const Result<RankedCandidate> plan = ParsePlan(request, Profile{}, text);

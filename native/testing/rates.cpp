@@ -1,14 +1,14 @@
-// A C door to the part of a profile that a request's prices rest on.
+// A C function for the part of a profile that a request's prices rest on.
 #include "model/price/rates.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn::testing {
 
 // Beside so many busy GPUs. `rates` receives it as a profile's text.
-OOC_DOOR int oocdnn_testing_rates(const Problem* problem, const char* engines,
-                                  const char* profile_text, int busy_gpus, char* rates,
-                                  int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_rates(const Problem* problem, const char* engines,
+                                    const char* profile_text, int busy_gpus, char* rates,
+                                    int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), rates, capacity);
   profile->busy_gpus = busy_gpus;

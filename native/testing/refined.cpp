@@ -1,6 +1,6 @@
-// C door to profiles that come to agree with a call, for the tests in Python.
+// C function for profiles that come to agree with a call, for the tests in Python.
 #include "model/search/refine.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/requests.hpp"
 
 namespace oocdnn::testing {
@@ -8,9 +8,9 @@ namespace oocdnn::testing {
 // Searches a plan, has the profile agree with a call of it in which what computes was busy `factor`
 // times as long as predicted, and prices the plan again. `seconds`: that busy time before, and as
 // predicted afterwards; `text`: the name of the rate, or why there is none.
-OOC_DOOR int oocdnn_testing_refined(const Problem* problem, int64_t budget, const char* engines,
-                                    const char* profile_text, double factor, double* seconds,
-                                    char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_refined(const Problem* problem, int64_t budget, const char* engines,
+                                      const char* profile_text, double factor, double* seconds,
+                                      char* text, int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   const PlanRequest request = RequestOf(*problem, budget, engines);

@@ -1,4 +1,4 @@
-// How C doors of the planner are asked.
+// How C functions of the planner are asked.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// C door: random problems under random plans, run through the tile loop and compared bit by bit
+// C function: random problems under random plans, run through the tile loop and compared bit by bit
 // with the same problem in one tile. With a check device around the device it also counts hazards.
 #include <cmath>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "model/price/orders.hpp"
 #include "testing/device_spec.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/random_plans.hpp"
 
 namespace oocdnn {
@@ -80,9 +80,9 @@ Status RunSchedules(const char* spec, uint64_t seed, int64_t count, int64_t* mis
 // Runs `count` random plans on the device that `spec` names. Counts results that differ in a bit
 // from the one-tile result, tiles run, and hazards; `message` gets the first of either, or the
 // error's text.
-OOC_DOOR int oocdnn_testing_schedules(const char* spec, uint64_t seed, int64_t count,
-                                      int64_t* mismatches, int64_t* steps, int64_t* hazards,
-                                      char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_schedules(const char* spec, uint64_t seed, int64_t count,
+                                        int64_t* mismatches, int64_t* steps, int64_t* hazards,
+                                        char* message, int64_t capacity) {
   *mismatches = *steps = *hazards = 0;
   std::string first;
   const oocdnn::Status status =

@@ -1,7 +1,7 @@
-// A C door to the host memory between sections of a chain: how much of it is pinned.
+// A C function for the host memory between sections of a chain: how much of it is pinned.
 #include "library/section_buffers.hpp"
 #include "device/wrap/forwarding.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/null_device.hpp"
 
 namespace oocdnn::testing {
@@ -30,8 +30,8 @@ class CountingDevice final : public ForwardingDevice {
 
 // Reserves `count` buffers of so many bytes, `rounds` times. After each: the bytes that are pinned,
 // and those that slabs may pin.
-OOC_DOOR int oocdnn_testing_shelves(int64_t cap, const int64_t* bytes, int64_t count,
-                                    int64_t rounds, int64_t* pinned, int64_t* left) {
+OOC_EXPORT int oocdnn_testing_shelves(int64_t cap, const int64_t* bytes, int64_t count,
+                                      int64_t rounds, int64_t* pinned, int64_t* left) {
   const auto device = std::make_shared<CountingDevice>();
   Slabs slabs(*device, cap);
   SectionBuffers buffers(device, cap);

@@ -1,4 +1,4 @@
-// Door: what is thrown while work is in flight becomes a status, and ends that work first.
+// C function: what is thrown while work is in flight becomes a status, and ends that work first.
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "exec/host_worker.hpp"
 #include "library/context.hpp"
 #include "testing/conformance_rig.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -55,10 +55,10 @@ Status InCall() {
 }  // namespace
 }  // namespace oocdnn::testing
 
-OOC_DOOR int oocdnn_testing_thrown_in_job(char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_thrown_in_job(char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::InJob(), message, capacity);
 }
 
-OOC_DOOR int oocdnn_testing_thrown_in_call(char* message, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_thrown_in_call(char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::InCall(), message, capacity);
 }

@@ -1,9 +1,9 @@
-// A C door to plans whose runs are timed, on a device that says how long they took.
+// A C function for plans whose runs are timed, on a device that says how long they took.
 #include <cmath>
 
 #include "planner/planning.hpp"
 #include "planner/timed_plans.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/timed_device.hpp"
 
 namespace oocdnn::testing {
@@ -24,10 +24,10 @@ PlanRequest RequestOf(const Problem& problem, int64_t budget, const Device& devi
 //
 // The seconds that the chosen plan is predicted to take; `counts`: how many were prepared, and of
 // how many rates the chosen one keeps what was learnt; text: why there is none, or the plan's.
-OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
-                                       const char* profile_text, const RunNanoseconds runs[2],
-                                       double measure_seconds, double* seconds, int64_t counts[2],
-                                       char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
+                                         const char* profile_text, const RunNanoseconds runs[2],
+                                         double measure_seconds, double* seconds, int64_t counts[2],
+                                         char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   TimedDevice device(runs[0], runs[1]);
@@ -51,10 +51,10 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
 // `on_device` say. `worth`: planned gradually, where looking for plans so far took that much less
 // than it might; NaN: by estimate. Of each: the seconds of its plan; `counts`: how many tiles were
 // timed by then, and whether it is settled.
-OOC_DOOR int oocdnn_testing_timed_again(const Problem* problem, int64_t budget,
-                                        const char* profile_text, RunNanoseconds nanoseconds,
-                                        const int64_t* on_device, int64_t count, double worth,
-                                        double* seconds, int64_t* counts) {
+OOC_EXPORT int oocdnn_testing_timed_again(const Problem* problem, int64_t budget,
+                                          const char* profile_text, RunNanoseconds nanoseconds,
+                                          const int64_t* on_device, int64_t count, double worth,
+                                          double* seconds, int64_t* counts) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return static_cast<int>(profile.status().code());
   TimedDevice device(nanoseconds);

@@ -1,11 +1,11 @@
-// Scenes for the wrapping devices, and the C door through which pytest plays them. A scene writes
-// what there is to see (reports, counts, a trace) as text; the test judges it.
+// Scenes for the wrapping devices, and the C function through which pytest plays them. A scene
+// writes what there is to see (reports, counts, a trace) as text; the test judges it.
 #include <cmath>
 #include <cstring>
 
 #include "device/wrap/check_device.hpp"
 #include "testing/device_spec.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 #include "testing/pipeline.hpp"
 
 namespace oocdnn::testing {
@@ -288,8 +288,8 @@ Status Play(const char* scene, const char* device_spec, std::string* text) {
 }  // namespace oocdnn::testing
 
 // Plays a scene on a new device: the code of its Status, its text and, where it failed, the error.
-OOC_DOOR int oocdnn_testing_play(const char* scene, const char* device_spec, char* text,
-                                 int64_t text_capacity, char* message, int64_t message_capacity) {
+OOC_EXPORT int oocdnn_testing_play(const char* scene, const char* device_spec, char* text,
+                                   int64_t text_capacity, char* message, int64_t message_capacity) {
   std::string seen;
   const oocdnn::Status status = oocdnn::testing::Play(scene, device_spec, &seen);
   oocdnn::testing::CopyText(seen, text, text_capacity);

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from geometry import doors
+from geometry import core
 
 from oocdnn.bench.cases import smaller
 from oocdnn.bench.layers import DIRECTIONS, ROLES, Direction
@@ -129,10 +129,10 @@ def test_extents_are_positive(one: Set) -> None:
 def test_problem_strings_are_the_library_s(one: Set, direction: Direction) -> None:
     for case in one.layers:
         text = case.problem(direction)
-        problem = doors.parse(text)
-        doors.validate(problem)
-        assert doors.text_of(problem) == text
-        n, groups, k, *outputs = doors.dims_of(problem, doors.Y)
+        problem = core.parse(text)
+        core.validate(problem)
+        assert core.text_of(problem) == text
+        n, groups, k, *outputs = core.dims_of(problem, core.Y)
         assert (n, groups * k, *outputs[-case.rank :]) == case.shape("y")
 
 

@@ -1,7 +1,7 @@
 """The conformance suite notices a device that breaks one promise: each has a case that fails."""
 
 import pytest
-from conformance import doors
+from conformance import core
 
 # What the lie is, a case that must fail on it, and a part of what that case says.
 LIES = (
@@ -40,10 +40,10 @@ LIES = (
 
 @pytest.mark.parametrize(("lie", "case", "says"), LIES)
 def test_lie_is_caught(lie: str, case: str, says: str) -> None:
-    outcome = doors.run_case(f"lie:{lie}(cpu:direct)", case)
-    assert outcome.code not in (doors.OK, doors.UNSUPPORTED)
+    outcome = core.run_case(f"lie:{lie}(cpu:direct)", case)
+    assert outcome.code not in (core.OK, core.UNSUPPORTED)
     assert says in outcome.message
 
 
 def test_every_lie_has_a_case_that_catches_it() -> None:
-    assert {lie for lie, _, _ in LIES} == doors.lies()
+    assert {lie for lie, _, _ in LIES} == core.lies()

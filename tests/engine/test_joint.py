@@ -14,7 +14,7 @@ ALL = [""] if DEVICE == "cpu" or "fake_cuda" in os.environ.get("LD_LIBRARY_PATH"
 @pytest.mark.parametrize("engine", [*ALL, *(f":{name}" for name in ENGINES)])
 def test_gradients_of_one_pass_are_those_of_their_own_calls(engine):
     count = 400 if engine == ":direct" else 100
-    outcome = run_schedules(f"check({DEVICE}{engine})", seed=11, count=count, door="joint")
+    outcome = run_schedules(f"check({DEVICE}{engine})", seed=11, count=count, function="joint")
     assert outcome["mismatches"] == 0, outcome["first"]
     assert outcome["hazards"] == 0, outcome["first"]
     assert outcome["tiles"] > 5 * count
@@ -22,6 +22,6 @@ def test_gradients_of_one_pass_are_those_of_their_own_calls(engine):
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="the CPU device alone can be told to hesitate")
 def test_random_delays():
-    outcome = run_schedules("check(cpu:direct,jitter=3)", seed=12, count=6, door="joint")
+    outcome = run_schedules("check(cpu:direct,jitter=3)", seed=12, count=6, function="joint")
     assert outcome["mismatches"] == 0, outcome["first"]
     assert outcome["hazards"] == 0, outcome["first"]

@@ -12,12 +12,12 @@ from engine.cases import DEVICE
 
 
 def run_schedules(
-    spec: str, seed: int, count: int, door: str = "schedules"
+    spec: str, seed: int, count: int, function: str = "schedules"
 ) -> dict[str, int | str]:
     library = ctypes.CDLL(os.environ["OOCDNN_TESTING_LIBRARY"])
     mismatches, steps, hazards = ctypes.c_int64(), ctypes.c_int64(), ctypes.c_int64()
     message = ctypes.create_string_buffer(4096)
-    status = library[f"oocdnn_testing_{door}"](
+    status = library[f"oocdnn_testing_{function}"](
         spec.encode(),
         ctypes.c_uint64(seed),
         ctypes.c_int64(count),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import oracle
-from geometry import doors
-from geometry.doors import Activation, Direction, PoolMode, Problem
+from geometry import core
+from geometry.core import Activation, Direction, PoolMode, Problem
 from hypothesis import strategies as st
 
 # A simulated schedule stays below this many steps.
@@ -15,9 +15,9 @@ MOST_TILES = 48
 
 def dense(problem: Problem) -> Problem:
     """Gives every used operand the strides of a dense array."""
-    for operand in range(len(doors.OPERANDS)):
-        if doors.uses(problem, operand):
-            problem.stride[operand][:] = doors.strides_of(doors.dims_of(problem, operand))
+    for operand in range(len(core.OPERANDS)):
+        if core.uses(problem, operand):
+            problem.stride[operand][:] = core.strides_of(core.dims_of(problem, operand))
     return problem
 
 
@@ -37,7 +37,7 @@ def make(direction, **shape) -> Problem:
         getattr(s, name)[:] = shape.pop(name, (0, 0, 0))
     assert not shape, f"no size is called {list(shape)}"
     for a in range(3):
-        s.out[a] = doors.output_extent(
+        s.out[a] = core.output_extent(
             s.input[a], s.pad_before[a], s.pad_after[a], s.filter[a], s.stride[a], s.dilation[a]
         )
     return dense(problem)
@@ -101,19 +101,19 @@ def draw_pool(draw, problem: Problem) -> None:
             pool.pad_after[a] = after = draw(st.integers(0, window - 1))
             if oracle.pooled_extent(extent, before, after, window, pool.stride[a], pool.ceil) < 1:
                 pool.window[a], pool.pad_before[a], pool.pad_after[a] = 1, 0, 0
-    doors.set_pooled(problem)
+    core.set_pooled(problem)
 
 
 def draw_tables(draw, problem: Problem) -> None:
     """A prologue and sums, where the problem may have them."""
     if problem.direction not in (Direction.FWD, Direction.BWD_DATA):
         return
-    if doors.stays(problem, doors.Y) and problem.direction == Direction.BWD_DATA:
+    if core.stays(problem, core.Y) and problem.direction == Direction.BWD_DATA:
         return  # dy is made on the device
     problem.prologue.affine = draw(st.booleans())
     problem.prologue.activation = draw(st.sampled_from((Activation.IDENTITY, Activation.RELU)))
     problem.sums = not (problem.pool.mode or problem.saves) and draw(st.booleans())
-    doors.set_pooled(problem)
+    core.set_pooled(problem)
 
 
 @st.composite
@@ -132,7 +132,7 @@ def joint_problems(draw) -> Problem:
             shape.pad_after[a] = min(shape.pad_after[a], reach - 1)
         padding = shape.pad_before[a] + shape.pad_after[a]
         shape.input[a] = max(shape.input[a], reach - padding)
-        shape.out[a] = doors.output_extent(
+        shape.out[a] = core.output_extent(
             shape.input[a], shape.pad_before[a], shape.pad_after[a], shape.filter[a],
             shape.stride[a], shape.dilation[a],
         )  # fmt: skip
@@ -157,26 +157,26 @@ def draw_epilogue(draw, problem: Problem) -> None:
 @st.composite
 def tilings(draw, problem: Problem):
     """Cuts of up to three axes: more of them hide from each other what one alone gets wrong."""
-    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length = list(core.make_tiling(problem, [2**40] * 7).extent)
     whole, as_data = tuple(length), draw(st.booleans())
     cuttable = [axis for axis in range(7) if whole[axis] > 1]
     cut = draw(st.lists(st.sampled_from(cuttable), max_size=3, unique=True)) if cuttable else []
     for axis in cut:
         length[axis] = draw(st.integers(1, whole[axis] - 1))
-        if math.prod(doors.counts(doors.make_tiling(problem, length, as_data))) > MOST_TILES:
+        if math.prod(core.counts(core.make_tiling(problem, length, as_data))) > MOST_TILES:
             length[axis] = whole[axis]
-    tiling = doors.make_tiling(problem, length, as_data)
+    tiling = core.make_tiling(problem, length, as_data)
     if cut and draw(st.booleans()):
         return draw(tapered(problem, tiling, draw(st.sampled_from(cut))))
     return tiling
 
 
 @st.composite
-def tapered(draw, problem: Problem, tiling: doors.Tiling, axis: int):
+def tapered(draw, problem: Problem, tiling: core.Tiling, axis: int):
     """The tiling with short tiles at the ends of an axis, if that is cut."""
-    short = doors.Tiling.from_buffer_copy(tiling)
-    doors.taper(problem, short, axis, draw(st.integers(1, tiling.length[axis])))
-    return tiling if math.prod(doors.counts(short)) > 2 * MOST_TILES else short
+    short = core.Tiling.from_buffer_copy(tiling)
+    core.taper(problem, short, axis, draw(st.integers(1, tiling.length[axis])))
+    return tiling if math.prod(core.counts(short)) > 2 * MOST_TILES else short
 
 
 @st.composite
@@ -185,10 +185,10 @@ def orders(draw, problem: Problem):
     come along have the groups alone in common with dx."""
     order = draw(st.permutations(range(7)))
     along = problem.also.dw or problem.also.db
-    return sorted(order, key=lambda axis: axis != 1 if along else doors.is_reduction(problem, axis))
+    return sorted(order, key=lambda axis: axis != 1 if along else core.is_reduction(problem, axis))
 
 
-depths = st.lists(st.integers(1, 4), min_size=len(doors.OPERANDS), max_size=len(doors.OPERANDS))
+depths = st.lists(st.integers(1, 4), min_size=len(core.OPERANDS), max_size=len(core.OPERANDS))
 
 
 @st.composite

@@ -11,8 +11,8 @@ import math
 import ml_dtypes
 import numpy as np
 import oracle
-from geometry import doors
-from geometry.doors import (
+from geometry import core
+from geometry.core import (
     BIAS,
     DB,
     DW,
@@ -36,15 +36,15 @@ from geometry.doors import (
 ACTIVATIONS = {Activation.IDENTITY: "identity", Activation.RELU: "relu", Activation.ELU: "elu"}
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: ml_dtypes.bfloat16}  # by DType
 MODES = {PoolMode.MAX: "max", PoolMode.AVERAGE: "avg", PoolMode.AVERAGE_INSIDE: "avg_inside"}
-ALL = range(len(doors.OPERANDS))
+ALL = range(len(core.OPERANDS))
 
 
 def random_tensors(problem: Problem, seed: int) -> dict[int, np.ndarray]:
     """Small whole numbers for every operand that is read, in the operand's six dimensions."""
     rng = np.random.default_rng(seed)
-    made = [i for i in ALL if doors.writes(problem, i) or doors.stays(problem, i)]
-    read = [i for i in ALL if doors.uses(problem, i) and i not in made]
-    tensors = {i: rng.integers(-4, 5, doors.dims_of(problem, i)).astype(np.float64) for i in read}
+    made = [i for i in ALL if core.writes(problem, i) or core.stays(problem, i)]
+    read = [i for i in ALL if core.uses(problem, i) and i not in made]
+    tensors = {i: rng.integers(-4, 5, core.dims_of(problem, i)).astype(np.float64) for i in read}
     if SAVED in tensors:
         tensors[SAVED] = random_bits(problem, rng)
     if pools_average(problem):  # whose shares are whole numbers
@@ -54,7 +54,7 @@ def random_tensors(problem: Problem, seed: int) -> dict[int, np.ndarray]:
 
 def restores(problem: Problem) -> bool:
     """Whether dy is made of dz and of what was saved."""
-    return problem.direction != Direction.FWD and doors.stays(problem, Y)
+    return problem.direction != Direction.FWD and core.stays(problem, Y)
 
 
 def pools_average(problem: Problem) -> bool:
@@ -63,8 +63,8 @@ def pools_average(problem: Problem) -> bool:
 
 def random_bits(problem: Problem, rng) -> np.ndarray:
     """Bytes of what a forward pass may have saved; places in the padding win nothing."""
-    what, bits = doors.saving(problem)
-    dims = list(doors.dims_of(problem, SAVED))
+    what, bits = core.saving(problem)
+    dims = list(core.dims_of(problem, SAVED))
     if what == Saved.WINNERS:
         dims[5] = problem.shape.pooled[2]
         most = math.prod(problem.pool.window) + problem.clips
@@ -87,7 +87,7 @@ def reached(problem: Problem) -> int:
 def restored(problem: Problem, dz, bits) -> np.ndarray:
     """dy of tensors in six dimensions."""
     pool, extents = pool_of(problem), tuple(problem.shape.out)
-    what, width = doors.saving(problem)
+    what, width = core.saving(problem)
     codes = None
     slopes = np.ones(())
     if problem.slopes:
@@ -109,7 +109,7 @@ def restored(problem: Problem, dz, bits) -> np.ndarray:
     return np.where(alive == 0, 0.0, alive * dy)
 
 
-def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
+def convolve(problem: Problem, shape: core.Shape, tensors) -> np.ndarray:
     """The sum of `problem`'s direction over sizes `shape`, in the output's six dimensions."""
 
     def array(operand):
@@ -140,7 +140,7 @@ def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
     return oracle.backward_bias(array(Y)).reshape(1, g, k, 1, 1, 1)
 
 
-def gradients_along(problem: Problem, shape: doors.Shape, x, dy, own_dy) -> dict[int, np.ndarray]:
+def gradients_along(problem: Problem, shape: core.Shape, x, dy, own_dy) -> dict[int, np.ndarray]:
     """What of dw and db comes along with dx: `own_dy` holds each row of dy that counts in db."""
     made, gradient = {}, Problem.from_buffer_copy(problem)
     if problem.also.dw:
@@ -187,7 +187,7 @@ def bits_of(problem: Problem, y) -> np.ndarray | None:
 def outputs(problem: Problem, y) -> dict[int, np.ndarray]:
     """What leaves the device of a finished sum."""
     pool, made = pool_of(problem) if problem.direction == Direction.FWD else None, {}
-    made[doors.output_of(problem)] = y if pool is None else oracle.pool(y, pool)[0]
+    made[core.output_of(problem)] = y if pool is None else oracle.pool(y, pool)[0]
     if problem.saves:
         made[SAVED] = bits_of(problem, y)
     return {operand: array for operand, array in made.items() if array is not None}
@@ -195,7 +195,7 @@ def outputs(problem: Problem, y) -> dict[int, np.ndarray]:
 
 def whole(problem: Problem, tensors) -> np.ndarray:
     """The output."""
-    return all_of(problem, tensors)[doors.output_of(problem)]
+    return all_of(problem, tensors)[core.output_of(problem)]
 
 
 def all_of(problem: Problem, tensors) -> dict[int, np.ndarray]:
@@ -207,7 +207,7 @@ def all_of(problem: Problem, tensors) -> dict[int, np.ndarray]:
     return made | gradients_along(problem, problem.shape, tensors.get(INPUT), dy, dy)
 
 
-def ranges(box: doors.Box) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+def ranges(box: core.Box) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """The valid part of a box, as indices into the tensor and into the tile."""
     tensor, tile = [], []
     for d in range(6):
@@ -219,7 +219,7 @@ def ranges(box: doors.Box) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     return tuple(tensor), tuple(tile)
 
 
-def fetched(tensor, box: doors.Box) -> np.ndarray:
+def fetched(tensor, box: core.Box) -> np.ndarray:
     """The box with zeros where it is not valid."""
     tile = np.zeros(tuple(box.extent))
     from_tensor, to_tile = ranges(box)
@@ -228,7 +228,7 @@ def fetched(tensor, box: doors.Box) -> np.ndarray:
     return tile
 
 
-def is_short(tiling: doors.Tiling, index) -> bool:
+def is_short(tiling: core.Tiling, index) -> bool:
     """Whether the tile is one of a tapered axis's ends: the first, or no more than that is left."""
     axis, length = tiling.taper.axis, tiling.taper.length
     if length == 0:
@@ -245,26 +245,26 @@ class Simulation:
     def __init__(self, problem, tiling, order, depths, tensors):
         self.problem, self.tensors = problem, tensors
         self.tiling = tiling
-        self.sum = Y if doors.output_of(problem) == Z else doors.output_of(problem)
-        written = [i for i in ALL if doors.writes(problem, i)]
-        self.outputs = {i: np.full(doors.dims_of(problem, i), np.nan) for i in written}
-        self.output = self.outputs[doors.output_of(problem)]
+        self.sum = Y if core.output_of(problem) == Z else core.output_of(problem)
+        written = [i for i in ALL if core.writes(problem, i)]
+        self.outputs = {i: np.full(core.dims_of(problem, i), np.nan) for i in written}
+        self.output = self.outputs[core.output_of(problem)]
         self.drains = {i: np.zeros(array.shape, dtype=int) for i, array in self.outputs.items()}
         self.fetches = {i: np.zeros(t.shape, dtype=int) for i, t in tensors.items()}
         self.enters = dict.fromkeys(ALL, 0)
         self.rolled_rows = 0
-        used = [i for i in ALL if doors.uses(problem, i)]
+        used = [i for i in ALL if core.uses(problem, i)]
         self.slots = {i: [np.nan] * max(1, depths[i]) for i in used}
-        self.shapes = [doors.tile_shape(problem, tiling, short) for short in (False, True)]
-        for step in doors.schedule(problem, tiling, order, depths):
+        self.shapes = [core.tile_shape(problem, tiling, short) for short in (False, True)]
+        for step in core.schedule(problem, tiling, order, depths):
             self._run(step)
 
-    def _tile_dims(self, shape: doors.Shape, operand: int) -> tuple[int, ...]:
+    def _tile_dims(self, shape: core.Shape, operand: int) -> tuple[int, ...]:
         tile = Problem.from_buffer_copy(self.problem)
         tile.shape = shape
-        return doors.dims_of(tile, operand)
+        return core.dims_of(tile, operand)
 
-    def _run(self, step: doors.Step) -> None:
+    def _run(self, step: core.Step) -> None:
         now = {}
         shape = self.shapes[is_short(self.tiling, step.index)]
         for i in self.slots:
@@ -286,7 +286,7 @@ class Simulation:
             if total is not None:
                 self._put(operand, how, total)
 
-    def _add(self, operand: int, how: doors.OperandStep, part):
+    def _add(self, operand: int, how: core.OperandStep, part):
         """Adds a step's part to the tile in the slot, which is the answer where it is the last."""
         slots = self.slots[operand]
         self.enters[operand] += how.enter
@@ -296,26 +296,26 @@ class Simulation:
         slots[how.slot] = np.nan
         return total
 
-    def _put(self, operand: int, how: doors.OperandStep, total) -> None:
+    def _put(self, operand: int, how: core.OperandStep, total) -> None:
         part, of_tile = ranges(how.box)
         self.outputs[operand][part] = total[of_tile]
         self.drains[operand][part] += 1
 
-    def _own_rows(self, step: doors.Step, dy) -> np.ndarray:
+    def _own_rows(self, step: core.Step, dy) -> np.ndarray:
         """The tile of dy without what other tiles add to db."""
-        box = doors.own_rows(self.problem, self.tiling, step.index)
+        box = core.own_rows(self.problem, self.tiling, step.index)
         assert list(box.origin) == list(step.operand[Y].box.origin)
         _, own = ranges(box)
         alone = np.zeros(dy.shape)
         alone[own] = dy[own]
         return alone
 
-    def _restore(self, step: doors.Step, now) -> np.ndarray:
+    def _restore(self, step: core.Step, now) -> np.ndarray:
         """A tile of dy, made of tensors that hold nothing but the tiles: bits that are elsewhere
         say that all is dead, and would be missed."""
         sources = []
         for operand, missing in ((Z, np.nan), (SAVED, 0)):
-            alone = np.full(doors.dims_of(self.problem, operand), missing, dtype=np.float64)
+            alone = np.full(core.dims_of(self.problem, operand), missing, dtype=np.float64)
             if operand in now:
                 part, of_tile = ranges(step.operand[operand].box)
                 alone[part] = now[operand][of_tile]
@@ -328,7 +328,7 @@ class Simulation:
             slots[how.slot] = fetched(restored(self.problem, *sources), how.box)
         return slots[how.slot]
 
-    def _bring(self, operand: int, how: doors.OperandStep) -> np.ndarray:
+    def _bring(self, operand: int, how: core.OperandStep) -> np.ndarray:
         slots = self.slots[operand]
         expected = fetched(self.tensors[operand], how.box)
         if how.enter:
@@ -343,7 +343,7 @@ class Simulation:
         np.testing.assert_array_equal(slots[how.slot], expected)
         return slots[how.slot]
 
-    def _roll(self, operand: int, how: doors.OperandStep, tile) -> None:
+    def _roll(self, operand: int, how: core.OperandStep, tile) -> None:
         if how.from_slot < 0:
             assert how.kept == 0
             return
@@ -355,7 +355,7 @@ class Simulation:
         tile[tuple(to)] = self.slots[operand][how.from_slot][tuple(source)]
         self.rolled_rows += how.kept
 
-    def _count_fetch(self, operand: int, how: doors.OperandStep) -> None:
+    def _count_fetch(self, operand: int, how: core.OperandStep) -> None:
         rows, _ = ranges(how.box)
         rows = list(rows)
         axis = how.roll_axis
@@ -363,10 +363,10 @@ class Simulation:
         rows[axis] = slice(first, max(first, rows[axis].stop))
         self.fetches[operand][tuple(rows)] += 1
 
-    def _drain(self, tile, step: doors.Step) -> None:
+    def _drain(self, tile, step: core.Step) -> None:
         """What is made of a tile is made of a tensor that holds nothing but the tile."""
         to_tensor, from_tile = ranges(step.operand[self.sum].box)
-        alone = np.full(doors.dims_of(self.problem, self.sum), np.nan)
+        alone = np.full(core.dims_of(self.problem, self.sum), np.nan)
         alone[to_tensor] = tile[from_tile]
         for operand, array in outputs(self.problem, alone).items():
             part, _ = ranges(step.operand[operand].box)

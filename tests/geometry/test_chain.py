@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import prod
 
-from geometry.doors import library
+from geometry.core import library
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -72,10 +72,10 @@ class Swept:
 def swept(chain: ChainAxis, number: int, length: int) -> tuple[list[Swept], int]:
     """Of each tensor; and how far before row 0 of the last result the sweep begins."""
     found = (ctypes.c_int64 * (5 * len(chain.extents)))()
-    door = library().oocdnn_testing_swept_spans
-    door.restype = ctypes.c_int64
+    function = library().oocdnn_testing_swept_spans
+    function.restype = ctypes.c_int64
     sizes = map(ctypes.c_int64, (len(chain.layers), number, length))
-    lead = door(numbers_of(chain), *sizes, found)
+    lead = function(numbers_of(chain), *sizes, found)
     spans = []
     for i in range(len(chain.extents)):
         origin, extent, begin, end, kept = found[5 * i : 5 * i + 5]

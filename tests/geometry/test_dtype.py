@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import doors
-from geometry.doors import DType
+from geometry import core
+from geometry.core import DType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,9 +19,9 @@ ALL = np.arange(2**16, dtype=np.uint16)
 def widen(dtype, bits) -> np.ndarray:
     bits = np.ascontiguousarray(bits, dtype=np.uint16)
     values = np.empty(bits.shape, dtype=np.float32)
-    doors.library().oocdnn_testing_widen(
-        int(dtype), *(doors.ctypes.c_void_p(a.ctypes.data) for a in (bits, values)),
-        doors.c_int64(bits.size),
+    core.library().oocdnn_testing_widen(
+        int(dtype), *(core.ctypes.c_void_p(a.ctypes.data) for a in (bits, values)),
+        core.c_int64(bits.size),
     )  # fmt: skip
     return values
 
@@ -29,9 +29,9 @@ def widen(dtype, bits) -> np.ndarray:
 def narrow(dtype, values) -> np.ndarray:
     values = np.ascontiguousarray(values, dtype=np.float32)
     bits = np.empty(values.shape, dtype=np.uint16)
-    doors.library().oocdnn_testing_narrow(
-        int(dtype), *(doors.ctypes.c_void_p(a.ctypes.data) for a in (values, bits)),
-        doors.c_int64(bits.size),
+    core.library().oocdnn_testing_narrow(
+        int(dtype), *(core.ctypes.c_void_p(a.ctypes.data) for a in (values, bits)),
+        core.c_int64(bits.size),
     )  # fmt: skip
     return bits
 

@@ -7,9 +7,9 @@ import itertools
 
 import numpy as np
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import joint_problems, runs_of, tilings
-from geometry.doors import DB, DW, INPUT, SAVED, W, X, Y, Z
+from geometry.core import DB, DW, INPUT, SAVED, W, X, Y, Z
 from geometry.simulation import Simulation, all_of, random_tensors, ranges
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -21,8 +21,8 @@ thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(
 @given(st.data())
 def test_all_gradients_of_one_pass_are_those_of_the_whole(data):
     problem, tiling, order, rings, seed = data.draw(runs_of(joint_problems()))
-    doors.validate(problem)
-    assert doors.is_legal(problem, tiling, order)
+    core.validate(problem)
+    assert core.is_legal(problem, tiling, order)
     tensors = random_tensors(problem, seed)
     run = Simulation(problem, tiling, order, rings, tensors)
     expected = all_of(problem, tensors)
@@ -40,10 +40,10 @@ def test_own_rows_divide_dy_among_the_tiles(data):
     problem = data.draw(joint_problems())
     assume(problem.also.db)
     tiling = data.draw(tilings(problem))
-    counted = np.zeros(doors.dims_of(problem, Y), int)
-    for index in itertools.product(*map(range, doors.counts(tiling))):
-        own = doors.own_rows(problem, tiling, index)
-        box = doors.region(problem, tiling, Y, index)
+    counted = np.zeros(core.dims_of(problem, Y), int)
+    for index in itertools.product(*map(range, core.counts(tiling))):
+        own = core.own_rows(problem, tiling, index)
+        box = core.region(problem, tiling, Y, index)
         assert list(own.origin) == list(box.origin)
         assert list(own.extent) == list(box.extent)
         for d in range(6):
@@ -61,11 +61,11 @@ def test_one_cut_axis_costs_no_byte_twice(data):
     """With rows rolled over, dz and its bits cross once for all three gradients."""
     problem = data.draw(joint_problems())
     axis = data.draw(st.sampled_from((0, 4, 5, 6)))
-    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length = list(core.make_tiling(problem, [2**40] * 7).extent)
     length[axis] = data.draw(st.integers(1, length[axis]))
-    tiling = doors.make_tiling(problem, length)
+    tiling = core.make_tiling(problem, length)
     order = [*(a for a in range(7) if a != axis), axis]
-    rings = [2] * len(doors.OPERANDS)
+    rings = [2] * len(core.OPERANDS)
     run = Simulation(problem, tiling, order, rings, random_tensors(problem, 1))
     assert Y not in run.fetches
     for operand in {Z, SAVED, INPUT, W} & run.fetches.keys():
@@ -74,31 +74,29 @@ def test_one_cut_axis_costs_no_byte_twice(data):
 
 
 def test_channels_are_never_cut():
-    problem = doors.parse("conv2d:bwd_data x4x8x9x9 w6x8x3x3 pad1 +dw")
-    assert list(doors.make_tiling(problem, [1] * 7).length) == [1, 1, 6, 8, 1, 1, 1]
-    assert (
-        doors.make_tiling(doors.parse("conv2d:bwd_data x4x8x9x9 w6x8x3x3"), [1] * 7).length[2] == 1
-    )
+    problem = core.parse("conv2d:bwd_data x4x8x9x9 w6x8x3x3 pad1 +dw")
+    assert list(core.make_tiling(problem, [1] * 7).length) == [1, 1, 6, 8, 1, 1, 1]
+    assert core.make_tiling(core.parse("conv2d:bwd_data x4x8x9x9 w6x8x3x3"), [1] * 7).length[2] == 1
 
 
 def test_sums_of_a_group_are_finished_before_the_next_begin():
-    problem = doors.parse("conv2d:bwd_data x4x8x9x9 w6x4x3x3 pad1 grp2 +dw")
-    tiling = doors.make_tiling(problem, [1, 1, 9, 9, 1, 9, 9])
-    assert doors.default_order(problem)[0] == 1
-    assert doors.is_legal(problem, tiling, doors.default_order(problem))
-    assert not doors.is_legal(problem, tiling, range(7))
-    assert doors.is_legal(
-        doors.parse("conv2d:bwd_data x4x8x9x9 w6x4x3x3 pad1 grp2"), tiling, range(7)
+    problem = core.parse("conv2d:bwd_data x4x8x9x9 w6x4x3x3 pad1 grp2 +dw")
+    tiling = core.make_tiling(problem, [1, 1, 9, 9, 1, 9, 9])
+    assert core.default_order(problem)[0] == 1
+    assert core.is_legal(problem, tiling, core.default_order(problem))
+    assert not core.is_legal(problem, tiling, range(7))
+    assert core.is_legal(
+        core.parse("conv2d:bwd_data x4x8x9x9 w6x4x3x3 pad1 grp2"), tiling, range(7)
     )
 
 
 def test_a_row_of_x_is_where_its_row_of_dx_is():
-    problem = doors.parse("conv2d:bwd_data x1x1x40x40 w1x1x3x3 pad1 +dw +maxpool2")
+    problem = core.parse("conv2d:bwd_data x1x1x40x40 w1x1x3x3 pad1 +dw +maxpool2")
     for as_data in (False, True):
-        tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 8, 40], as_data)
+        tiling = core.make_tiling(problem, [1, 1, 1, 1, 1, 8, 40], as_data)
         for number in range(5):
             x, dx = (
-                doors.region(problem, tiling, i, [0, 0, 0, 0, 0, number, 0]) for i in (INPUT, X)
+                core.region(problem, tiling, i, [0, 0, 0, 0, 0, number, 0]) for i in (INPUT, X)
             )
             assert bytes(x) == bytes(dx)
             assert (x.valid_begin[4], x.valid_end[4]) == (8 * number, 8 * number + 8)
@@ -116,8 +114,8 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "words"), BAD)
 def test_what_does_not_go_together_is_refused(text, words):
-    with pytest.raises(doors.Refused, match=words):
-        doors.parse(text)
+    with pytest.raises(core.Refused, match=words):
+        core.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -131,10 +129,10 @@ def test_what_does_not_go_together_is_refused(text, words):
     ],
 )
 def test_text_is_printed_back(text):
-    assert doors.text_of(doors.parse(text)) == text
+    assert core.text_of(core.parse(text)) == text
 
 
 def test_placement_names_what_comes_along():
-    places = doors.parse_placement("input@pin also_dw@dev also_db@page x@file")
+    places = core.parse_placement("input@pin also_dw@dev also_db@page x@file")
     assert [places[i] for i in (INPUT, DW, DB, X)] == [2, 3, 1, 4]
-    assert doors.placement_text(places) == "x@file input@pin also_dw@dev also_db@page"
+    assert core.placement_text(places) == "x@file input@pin also_dw@dev also_db@page"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 
-from geometry.doors import library
+from geometry.core import library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,10 +20,10 @@ LIVES = st.lists(
 def pack(lives, alignment: int) -> tuple[int, list[int]]:
     numbers = [number for life in lives for number in life]
     offsets = (ctypes.c_int64 * len(lives))()
-    door = library().oocdnn_testing_pack_lifetimes
-    door.restype = ctypes.c_int64
+    function = library().oocdnn_testing_pack_lifetimes
+    function.restype = ctypes.c_int64
     given_lives = (ctypes.c_int64 * len(numbers))(*numbers)
-    total = door(given_lives, ctypes.c_int64(len(lives)), ctypes.c_int64(alignment), offsets)
+    total = function(given_lives, ctypes.c_int64(len(lives)), ctypes.c_int64(alignment), offsets)
     return total, list(offsets)
 
 

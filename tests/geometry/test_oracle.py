@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import oracle
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import problems
-from geometry.doors import Direction, W, X, Y
+from geometry.core import Direction, W, X, Y
 from geometry.simulation import convolve, random_tensors
 from hypothesis import given, settings
 
@@ -29,7 +29,7 @@ def meetings(problem):
 @settings(max_examples=60, deadline=None)
 @given(problems((Direction.FWD,), epilogues=False))
 def test_every_direction_is_the_sum_of_its_products(problem):
-    x, w, y = (np.zeros(doors.dims_of(problem, i)) for i in (X, W, Y))
+    x, w, y = (np.zeros(core.dims_of(problem, i)) for i in (X, W, Y))
     tensors = random_tensors(problem, 3) | {Y: np.arange(y.size, dtype=float).reshape(y.shape)}
     for i, j, k in itertools.islice(meetings(problem), 200_000):
         y[k] += tensors[X][i] * tensors[W][j]

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 
 import pytest
-from geometry import doors
+from geometry import core
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +43,7 @@ class Box:
 
 
 def shares_bytes(a: Box, b: Box) -> bool:
-    return bool(doors.library().oocdnn_testing_shares_bytes(a.native(), b.native()))
+    return bool(core.library().oocdnn_testing_shares_bytes(a.native(), b.native()))
 
 
 @st.composite

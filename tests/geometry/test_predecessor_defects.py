@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import make
-from geometry.doors import Direction, W, X
+from geometry.core import Direction, W, X
 from geometry.simulation import Simulation, random_tensors, whole
 
 EVERYTHING = 2**40
@@ -19,15 +19,15 @@ ALL_WHOLE = [EVERYTHING] * 7
 def cut(problem, **length):
     lengths = list(ALL_WHOLE)
     for axis, value in length.items():
-        lengths[doors.AXES.index(axis)] = value
-    return doors.make_tiling(problem, lengths)
+        lengths[core.AXES.index(axis)] = value
+    return core.make_tiling(problem, lengths)
 
 
 def run(problem, tiling, order=None, depths=2):
     """The simulation, checked against the whole problem."""
     tensors = random_tensors(problem, 11)
-    order = order or doors.default_order(problem)
-    simulation = Simulation(problem, tiling, order, [depths] * len(doors.OPERANDS), tensors)
+    order = order or core.default_order(problem)
+    simulation = Simulation(problem, tiling, order, [depths] * len(core.OPERANDS), tensors)
     np.testing.assert_array_equal(simulation.output, whole(problem, tensors))
     assert all((drains == 1).all() for drains in simulation.drains.values())
     return simulation
@@ -41,8 +41,8 @@ def test_top_halo_of_the_first_tile_with_padding(direction):
         pad_after=(0, 1, 1),
     )  # fmt: skip
     tiling = cut(problem, H=4)
-    halo = doors.Y if direction == Direction.BWD_DATA else X
-    box = doors.region(problem, tiling, halo, [0] * 7)
+    halo = core.Y if direction == Direction.BWD_DATA else X
+    box = core.region(problem, tiling, halo, [0] * 7)
     assert (box.origin[4], box.valid_begin[4]) == (-1, 0)
     assert box.valid_end[4] == box.origin[4] + box.extent[4]
     run(problem, tiling)
@@ -59,8 +59,8 @@ def test_backward_data_computes_every_row_of_every_piece(pieces, window):
         pad_after=(0, pad, 0),
     )  # fmt: skip
     tiling = cut(problem, H=224 // pieces)
-    assert doors.counts(tiling)[5] == pieces
-    boxes = [doors.region(problem, tiling, X, [0] * 5 + [i, 0]) for i in range(pieces)]
+    assert core.counts(tiling)[5] == pieces
+    boxes = [core.region(problem, tiling, X, [0] * 5 + [i, 0]) for i in range(pieces)]
     assert sum(box.valid_end[4] - box.valid_begin[4] for box in boxes) == 224
     run(problem, tiling)
 
@@ -71,8 +71,8 @@ def test_output_channel_blocks_use_their_own_filters():
     tiling = cut(problem, K=2, C=1)
     index = [0] * 7
     for block in range(3):
-        index[doors.AXES.index("K")] = block
-        assert doors.region(problem, tiling, W, index).origin[1] == 2 * block
+        index[core.AXES.index("K")] = block
+        assert core.region(problem, tiling, W, index).origin[1] == 2 * block
     run(problem, tiling)
 
 
@@ -83,11 +83,11 @@ def test_operands_are_not_sent_again_for_each_block(outer):
     problem = make(Direction.FWD, c=2, k=6, input=(1, 14, 4), filter=(1, 3, 3), n=2)
     tiling = cut(problem, H=3, K=2)
     inner = "K" if outer == "H" else "H"
-    order = [doors.AXES.index(letter) for letter in "NGDW" + outer + inner + "C"]
-    simulation = run(problem, tiling, order, doors.counts(tiling)[doors.AXES.index(inner)])
+    order = [core.AXES.index(letter) for letter in "NGDW" + outer + inner + "C"]
+    simulation = run(problem, tiling, order, core.counts(tiling)[core.AXES.index(inner)])
     assert simulation.fetches[X].max() == 1
     assert simulation.fetches[W].max() == 1
-    seams = doors.counts(tiling)[doors.AXES.index("H")] - 1
+    seams = core.counts(tiling)[core.AXES.index("H")] - 1
     assert simulation.rolled_rows == seams * (problem.shape.filter[1] - 1)
 
 
@@ -95,9 +95,9 @@ def test_rows_roll_forward_only():
     """From the last rows for one block of K the next block begins at the top: nothing to keep."""
     problem = make(Direction.FWD, c=2, k=6, input=(1, 14, 4), filter=(1, 3, 3))
     tiling = cut(problem, H=3, K=2)
-    order = [doors.AXES.index(letter) for letter in "NGDWKHC"]
+    order = [core.AXES.index(letter) for letter in "NGDWKHC"]
     simulation = run(problem, tiling, order, depths=2)
-    blocks, seams = doors.counts(tiling)[2], doors.counts(tiling)[5] - 1
+    blocks, seams = core.counts(tiling)[2], core.counts(tiling)[5] - 1
     assert simulation.rolled_rows == blocks * seams * (problem.shape.filter[1] - 1)
 
 
@@ -119,9 +119,9 @@ def test_tensors_beyond_32_bits():
         Direction.FWD, c=2048, k=2048, input=(1, 2**15, 2**15), filter=(1, 3, 3),
         pad_before=(0, 1, 1), pad_after=(0, 1, 1),
     )  # fmt: skip
-    doors.validate(problem)
+    core.validate(problem)
     tiling = cut(problem, H=1000)
-    last = doors.counts(tiling)[5] - 1
-    box = doors.region(problem, tiling, X, [0] * 5 + [last, 0])
+    last = core.counts(tiling)[5] - 1
+    box = core.region(problem, tiling, X, [0] * 5 + [last, 0])
     assert (last, box.origin[4], box.extent[4], box.valid_end[4]) == (32, 31999, 1002, 2**15)
     assert problem.stride[X][2] * box.origin[2] + problem.stride[X][4] * box.origin[4] < 2**41

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import draw_tables, make, problems
-from geometry.doors import Activation, Direction, DType, Problem
+from geometry.core import Activation, Direction, DType, Problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,10 +23,10 @@ def meaning(problem: Problem) -> tuple:
         epilogue.residual_alpha if epilogue.residual else None,
         activation, epilogue.parameter if activation in PARAMETERS else None,
         [
-            [step for extent, step in zip(doors.dims_of(problem, i), problem.stride[i], strict=True)
+            [step for extent, step in zip(core.dims_of(problem, i), problem.stride[i], strict=True)
              if extent > 1]
-            for i in range(len(doors.OPERANDS))
-            if doors.uses(problem, i) and not doors.stays(problem, i)
+            for i in range(len(core.OPERANDS))
+            if core.uses(problem, i) and not core.stays(problem, i)
         ],
         bytes(problem.pool), problem.saves, problem.clips, problem.slopes,
         problem.prologue.affine, problem.prologue.activation, problem.sums,
@@ -58,22 +58,22 @@ def any_problems(draw) -> Problem:
     if problem.prologue.activation:
         problem.prologue.activation = draw(st.sampled_from(Activation))
         problem.prologue.parameter = draw(finite)
-    doors.set_pooled(problem)
-    if doors.uses(problem, doors.SAVED):  # always dense
-        problem.stride[doors.SAVED][:] = doors.strides_of(doors.dims_of(problem, doors.SAVED))
+    core.set_pooled(problem)
+    if core.uses(problem, core.SAVED):  # always dense
+        problem.stride[core.SAVED][:] = core.strides_of(core.dims_of(problem, core.SAVED))
     lie = st.sampled_from(("dense", "last", "filter_last", "any", "merged"))
-    for i in (*range(6), doors.Z):
-        if doors.uses(problem, i) and not doors.stays(problem, i):
-            dims = doors.dims_of(problem, i)
+    for i in (*range(6), core.Z):
+        if core.uses(problem, i) and not core.stays(problem, i):
+            dims = core.dims_of(problem, i)
             problem.stride[i][:] = draw_strides(draw, dims, draw(lie))
     if problem.beta != 0.0:
-        problem.stride[doors.OLD][:] = problem.stride[doors.output_of(problem)][:]
+        problem.stride[core.OLD][:] = problem.stride[core.output_of(problem)][:]
     return problem
 
 
 def draw_strides(draw, dims, lie: str) -> list[int]:
     if lie in ("dense", "last"):
-        return list(doors.strides_of(dims, lie == "last"))
+        return list(core.strides_of(dims, lie == "last"))
     if lie == "filter_last":
         return stretched(dims, (2, 5, 4, 3, 1, 0), [0] * 6)
     gaps = draw(st.lists(st.integers(0, 3), min_size=6, max_size=6))
@@ -86,10 +86,10 @@ def draw_strides(draw, dims, lie: str) -> list[int]:
 @settings(max_examples=300, deadline=None)
 @given(any_problems())
 def test_reading_what_was_printed_gives_the_same_problem(problem):
-    text = doors.text_of(problem)
-    again = doors.parse(text)
+    text = core.text_of(problem)
+    again = core.parse(text)
     assert meaning(again) == meaning(problem), text
-    assert doors.text_of(again) == text
+    assert core.text_of(again) == text
 
 
 @pytest.mark.parametrize(
@@ -121,20 +121,20 @@ def test_reading_what_was_printed_gives_the_same_problem(problem):
     ],
 )
 def test_shortest_text_is_printed_back(text):
-    assert doors.text_of(doors.parse(text)) == text
+    assert core.text_of(core.parse(text)) == text
 
 
 def test_defaults_may_be_said_and_are_not_printed():
     said = "conv2d:fwd x1x2048x1024x1024 w2048x2048x3x3 pad1 str1 dil1 grp1 f32/tf32 nchw"
     short = "conv2d:fwd x1x2048x1024x1024 w2048x2048x3x3 pad1 f32/tf32"
-    assert doors.text_of(doors.parse(said)) == short
-    assert doors.text_of(doors.parse("  conv1d:fwd\tncw w1x1x1 alpha1 beta0 x1x1x4\n")) == (
+    assert core.text_of(core.parse(said)) == short
+    assert core.text_of(core.parse("  conv1d:fwd\tncw w1x1x1 alpha1 beta0 x1x1x4\n")) == (
         "conv1d:fwd x1x1x4 w1x1x1"
     )
 
 
 def test_sizes_of_y_follow():
-    shape = doors.parse("conv2d:fwd x2x6x11x9 w8x3x3x2 pad1x0:2 str2x1 dil2x3 grp2").shape
+    shape = core.parse("conv2d:fwd x2x6x11x9 w8x3x3x2 pad1x0:2 str2x1 dil2x3 grp2").shape
     assert (shape.n, shape.g, shape.k, shape.c) == (2, 2, 4, 3)
     assert list(shape.out) == [1, (11 + 2 - 5) // 2 + 1, 9 + 2 - 4 + 1]
 
@@ -142,14 +142,14 @@ def test_sizes_of_y_follow():
 def test_backward_data_keeps_the_rows_that_no_tap_reaches():
     """x's shape is given, so a transposed convolution's output padding is implied."""
     for rows in (7, 8):
-        shape = doors.parse(f"conv1d:bwd_data x1x1x{rows} w1x1x3 str2").shape
+        shape = core.parse(f"conv1d:bwd_data x1x1x{rows} w1x1x3 str2").shape
         assert (shape.input[2], shape.out[2]) == (rows, 3)
 
 
 def test_channels_last_means_channels_fastest():
-    problem = doors.parse("conv2d:fwd x2x6x5x4 w8x3x3x3 grp2 nhwc")
-    assert list(problem.stride[doors.X]) == [120, 3, 1, 120, 24, 6]
-    assert list(problem.stride[doors.W]) == [108, 27, 9, 9, 3, 1]
+    problem = core.parse("conv2d:fwd x2x6x5x4 w8x3x3x3 grp2 nhwc")
+    assert list(problem.stride[core.X]) == [120, 3, 1, 120, 24, 6]
+    assert list(problem.stride[core.W]) == [108, 27, 9, 9, 3, 1]
 
 
 BAD = [
@@ -195,8 +195,8 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "words"), BAD, ids=[text[:60] for text, _ in BAD])
 def test_what_is_wrong_is_named(text, words):
-    with pytest.raises(doors.Refused) as refused:
-        doors.parse(text)
+    with pytest.raises(core.Refused) as refused:
+        core.parse(text)
     assert refused.value.code == 1
     for word in words:
         assert word in refused.value.text
@@ -224,12 +224,12 @@ PIECES = (
 def test_any_text_is_read_or_refused(text):
     refusal = None
     try:
-        problem = doors.parse(text)
-    except doors.Refused as refused:
+        problem = core.parse(text)
+    except core.Refused as refused:
         refusal = refused
     if refusal is None:
-        printed = doors.text_of(problem)
-        assert doors.text_of(doors.parse(printed)) == printed
+        printed = core.text_of(problem)
+        assert core.text_of(core.parse(printed)) == printed
     else:
         assert refusal.code == 1
         assert refusal.text
@@ -238,30 +238,30 @@ def test_any_text_is_read_or_refused(text):
 def test_one_layout_word_rather_than_one_for_an_operand():
     """With one channel x is dense and channels-last alike; y says which was meant."""
     text = "conv2d:fwd x1x1x8x8 w4x1x3x3 nhwc"
-    assert doors.text_of(doors.parse(text)) == text
+    assert core.text_of(core.parse(text)) == text
     mixed = "conv2d:fwd x1x2x8x8 w4x2x3x3 ys:nhwc"
-    assert doors.text_of(doors.parse(mixed)) == mixed
+    assert core.text_of(core.parse(mixed)) == mixed
 
 
 def test_wrong_problems_are_printed_too():
     """The text stands in the message that says what is wrong, so it never fails."""
     problem = make(Direction.FWD, input=(2, 8, 8))
     problem.rank = 2
-    assert doors.text_of(problem).startswith("conv3d:fwd x1x1x2x8x8")
+    assert core.text_of(problem).startswith("conv3d:fwd x1x1x2x8x8")
     problem.rank, problem.direction, problem.epilogue.activation, problem.dtype = 99, 7, 50, 12
-    assert doors.text_of(problem).startswith("conv3d:")
+    assert core.text_of(problem).startswith("conv3d:")
 
 
 def test_placement_is_kept_apart():
     text = "conv2d:fwd x1x3x8x8 w4x3x3x3 pad1 x@pin w@dev y@file"
-    assert doors.text_of(doors.parse(text)) == "conv2d:fwd x1x3x8x8 w4x3x3x3 pad1"
-    places = doors.parse_placement(text)
-    assert places == [2, 3, 4] + [0] * (len(doors.OPERANDS) - 3)
-    assert doors.placement_text(places) == "x@pin w@dev y@file"
-    assert doors.parse_placement("conv2d:bwd_data dx@page dy@pin")[:3] == [1, 0, 2]
+    assert core.text_of(core.parse(text)) == "conv2d:fwd x1x3x8x8 w4x3x3x3 pad1"
+    places = core.parse_placement(text)
+    assert places == [2, 3, 4] + [0] * (len(core.OPERANDS) - 3)
+    assert core.placement_text(places) == "x@pin w@dev y@file"
+    assert core.parse_placement("conv2d:bwd_data dx@page dy@pin")[:3] == [1, 0, 2]
 
 
 @pytest.mark.parametrize("text", ["x@", "@pin", "x@gpu", "v@pin", "x@pin x@dev", "dscale@@pin"])
 def test_wrong_placement_is_named(text):
-    with pytest.raises(doors.Refused, match=r"@page, @pin, @dev or @file|once"):
-        doors.parse_placement("conv2d:fwd x1x3x8x8 w4x3x3x3 " + text)
+    with pytest.raises(core.Refused, match=r"@page, @pin, @dev or @file|once"):
+        core.parse_placement("conv2d:fwd x1x3x8x8 w4x3x3x3 " + text)

@@ -7,9 +7,9 @@ import itertools
 
 import numpy as np
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import depths, make, orders, problems, runs, tapered, tilings
-from geometry.doors import SAVED, Direction, W, X, Y, Z
+from geometry.core import SAVED, Direction, W, X, Y, Z
 from geometry.simulation import Simulation, all_of, convolve, random_tensors, restores
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ def rolling_operand(problem) -> int:
 @given(data=st.data())
 def test_simulated_schedule_equals_the_whole(direction, data):
     problem, tiling, order, rings, seed = data.draw(runs((direction,)))
-    doors.validate(problem)
+    core.validate(problem)
     tensors = random_tensors(problem, seed)
     run = Simulation(problem, tiling, order, rings, tensors)
     expected = all_of(problem, tensors)
@@ -46,16 +46,16 @@ def test_tile_shape_is_a_convolution(data):
     """The out extents are those that the in extents give, and the pads are symmetric."""
     problem = data.draw(problems(epilogues=False))
     tiling = data.draw(tilings(problem))
-    tile = doors.tile_shape(problem, tiling, tiling.taper.length > 0 and data.draw(st.booleans()))
+    tile = core.tile_shape(problem, tiling, tiling.taper.length > 0 and data.draw(st.booleans()))
     if problem.direction == Direction.BWD_BIAS:
         return
     assert list(tile.pad_before) == list(tile.pad_after)
     for a in range(3):
-        assert tile.out[a] == doors.output_extent(
+        assert tile.out[a] == core.output_extent(
             tile.input[a], tile.pad_before[a], tile.pad_after[a], tile.filter[a], tile.stride[a],
             tile.dilation[a],
         )  # fmt: skip
-        if doors.counts(tiling)[4 + a] > 1:
+        if core.counts(tiling)[4 + a] > 1:
             assert tiling.padding_as_data[a]
             assert tile.pad_before[a] == 0 or tiling.full_padding
         reach = (tile.filter[a] - 1) * tile.dilation[a] + 1
@@ -66,12 +66,12 @@ def test_tile_shape_is_a_convolution(data):
 @pytest.mark.parametrize(("length", "rows", "pad"), [(8, 8, 4), (5, 5, 4), (3, 5, 3), (1, 5, 2)])
 def test_tiles_of_backward_data_hold_no_row_that_another_has(length, rows, pad):
     """A filter of reach 5: the input of a tile's convolution is no shorter, and its pad is less."""
-    problem = doors.parse("conv2d:bwd_data x1x1x40x40 w1x1x3x3 pad2 dil2")
-    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, length, 40])
-    tile = doors.tile_shape(problem, tiling)
+    problem = core.parse("conv2d:bwd_data x1x1x40x40 w1x1x3x3 pad2 dil2")
+    tiling = core.make_tiling(problem, [1, 1, 1, 1, 1, length, 40])
+    tile = core.tile_shape(problem, tiling)
     assert (tile.input[1], tile.out[1], tile.pad_before[1]) == (rows, length + 4, pad)
-    held = doors.make_tiling(problem, [1, 1, 1, 1, 1, length, 40], padding_as_data=True)
-    tile = doors.tile_shape(problem, held)
+    held = core.make_tiling(problem, [1, 1, 1, 1, 1, length, 40], padding_as_data=True)
+    tile = core.tile_shape(problem, held)
     assert (tile.input[1], tile.out[1], tile.pad_before[1]) == (length + 8, length + 4, 0)
 
 
@@ -81,12 +81,12 @@ def test_order_is_legal_where_output_tiles_are_finished_in_one_go(data):
     problem = data.draw(problems(epilogues=False))
     tiling = data.draw(tilings(problem))
     order = data.draw(st.permutations(range(7)))
-    spans = [range(doors.counts(tiling)[axis]) for axis in order]
-    kept = [i for i, axis in enumerate(order) if not doors.is_reduction(problem, axis)]
+    spans = [range(core.counts(tiling)[axis]) for axis in order]
+    kept = [i for i, axis in enumerate(order) if not core.is_reduction(problem, axis)]
     visits = [tuple(index[i] for i in kept) for index in itertools.product(*spans)]
     runs_of_one_tile = sum(1 for _ in itertools.groupby(visits))
-    assert doors.is_legal(problem, tiling, order) == (runs_of_one_tile == len(set(visits)))
-    assert doors.is_legal(problem, tiling, doors.default_order(problem))
+    assert core.is_legal(problem, tiling, order) == (runs_of_one_tile == len(set(visits)))
+    assert core.is_legal(problem, tiling, core.default_order(problem))
 
 
 @thorough
@@ -95,7 +95,7 @@ def test_resident_filter_is_fetched_once(data):
     problem, tiling, order, rings, seed = data.draw(
         runs((Direction.FWD, Direction.BWD_DATA), epilogues=False)
     )
-    boxes = np.prod([c for a, c in enumerate(doors.counts(tiling)) if doors.moves(problem, W, a)])
+    boxes = np.prod([c for a, c in enumerate(core.counts(tiling)) if core.moves(problem, W, a)])
     rings[W] = int(boxes)
     run = Simulation(problem, tiling, order, rings, random_tensors(problem, seed))
     assert run.enters[W] == boxes
@@ -109,17 +109,17 @@ def test_halo_rows_are_fetched_once(data):
     slots, no element of that operand crosses twice."""
     problem = data.draw(problems(CONVOLUTIONS, epilogues=False))
     axis = data.draw(st.sampled_from((4, 5, 6)))
-    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length = list(core.make_tiling(problem, [2**40] * 7).extent)
     length[axis] = data.draw(st.integers(1, length[axis]))
     other = data.draw(st.sampled_from((0, 1)))
     length[other] = data.draw(st.integers(1, length[other]))
-    tiling = doors.make_tiling(problem, length)
+    tiling = core.make_tiling(problem, length)
     if other == 0:  # no row is rolled between tiles of different shapes
         tiling = data.draw(tapered(problem, tiling, other))
     order = [other, *(a for a in range(7) if a not in (other, axis)), axis]
-    if not doors.is_legal(problem, tiling, order):
+    if not core.is_legal(problem, tiling, order):
         return
-    run = Simulation(problem, tiling, order, [2] * len(doors.OPERANDS), random_tensors(problem, 1))
+    run = Simulation(problem, tiling, order, [2] * len(core.OPERANDS), random_tensors(problem, 1))
     assert run.fetches[rolling_operand(problem)].max() <= 1
 
 
@@ -130,13 +130,13 @@ def test_what_dy_is_restored_from_is_fetched_once(data):
     problem = data.draw(problems(GRADIENTS))
     assume(restores(problem))
     axis = data.draw(st.sampled_from((4, 5, 6)))
-    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length = list(core.make_tiling(problem, [2**40] * 7).extent)
     length[axis] = data.draw(st.integers(1, length[axis]))
-    tiling = doors.make_tiling(problem, length)
+    tiling = core.make_tiling(problem, length)
     order = [*(a for a in range(7) if a != axis), axis]
-    if not doors.is_legal(problem, tiling, order):
+    if not core.is_legal(problem, tiling, order):
         return
-    run = Simulation(problem, tiling, order, [2] * len(doors.OPERANDS), random_tensors(problem, 1))
+    run = Simulation(problem, tiling, order, [2] * len(core.OPERANDS), random_tensors(problem, 1))
     assert Y not in run.fetches
     for operand in {Z, SAVED} & run.fetches.keys():
         assert run.fetches[operand].max() <= 1
@@ -172,11 +172,11 @@ def test_last_tile_of_backward_filter_is_moved_back(stride, pad, short):
     )  # fmt: skip
     tensors = random_tensors(problem, 5)
     for length in (2, 3, 4, 5):
-        tiling = doors.make_tiling(problem, [2, 1, 1, 1, 1, 1, length])
-        doors.taper(problem, tiling, 6, short)
+        tiling = core.make_tiling(problem, [2, 1, 1, 1, 1, 1, length])
+        core.taper(problem, tiling, 6, short)
         for place in range(tensors[X].size):
             assert_nan_stays_local(
-                problem, tiling, range(7), [2] * len(doors.OPERANDS), tensors, place
+                problem, tiling, range(7), [2] * len(core.OPERANDS), tensors, place
             )
 
 
@@ -189,7 +189,7 @@ def test_tiling_has_no_more_tiles_than_lengths_ask_for(data):
         extent, length = tiling.extent[axis], tiling.length[axis]
         assert 1 <= length <= extent
         if tiling.taper.length == 0 or tiling.taper.axis != axis:
-            assert doors.counts(tiling)[axis] == -(-extent // length)
+            assert core.counts(tiling)[axis] == -(-extent // length)
         cut_data_axis = problem.direction == Direction.BWD_DATA and axis >= 4 and length < extent
         assert not cut_data_axis or length % problem.shape.stride[axis - 4] == 0
 
@@ -212,9 +212,9 @@ def test_ends_of_a_tapered_axis_are_short(data):
     while left > 0:
         left -= short if left <= short else usual
         number += 1
-    assert doors.counts(tiling)[axis] == number
-    usual_tile, short_tile = (doors.tile_shape(problem, tiling, s) for s in (False, True))
-    for name, _ in doors.Shape._fields_:
+    assert core.counts(tiling)[axis] == number
+    usual_tile, short_tile = (core.tile_shape(problem, tiling, s) for s in (False, True))
+    for name, _ in core.Shape._fields_:
         pairs = zip(
             *(np.ravel(getattr(tile, name)) for tile in (short_tile, usual_tile)), strict=True
         )
@@ -227,9 +227,9 @@ def test_tapered_rows_roll_between_usual_tiles_alone():
         Direction.FWD, input=(1, 1, 19), filter=(1, 1, 3), pad_before=(0, 0, 1),
         pad_after=(0, 0, 1),
     )  # fmt: skip
-    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 5])
-    doors.taper(problem, tiling, 6, 2)
-    steps = doors.schedule(problem, tiling, range(7), [2] * len(doors.OPERANDS))
+    tiling = core.make_tiling(problem, [1, 1, 1, 1, 1, 1, 5])
+    core.taper(problem, tiling, 6, 2)
+    steps = core.schedule(problem, tiling, range(7), [2] * len(core.OPERANDS))
     assert [step.operand[X].box.extent[5] for step in steps] == [4, 7, 7, 7, 4]
     assert [step.operand[X].kept for step in steps] == [0, 0, 2, 2, 0]
 
@@ -240,8 +240,8 @@ def test_slots_are_within_their_ring_and_steps_are_numbered(data):
     problem = data.draw(problems())
     tiling, order = data.draw(tilings(problem)), data.draw(orders(problem))
     rings = data.draw(depths)
-    for number, step in enumerate(doors.schedule(problem, tiling, order, rings)):
+    for number, step in enumerate(core.schedule(problem, tiling, order, rings)):
         assert step.number == number
-        for i in range(len(doors.OPERANDS)):
-            used = doors.uses(problem, i)
+        for i in range(len(core.OPERANDS)):
+            used = core.uses(problem, i)
             assert 0 <= step.operand[i].slot < rings[i] if used else step.operand[i].slot == -1

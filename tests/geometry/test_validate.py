@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import make
-from geometry.doors import Activation, Direction, DType, W, X, Y
+from geometry.core import Activation, Direction, DType, W, X, Y
 
 HUGE = 2**61
 
@@ -68,15 +68,15 @@ BAD = [
 
 
 def test_the_starting_point_is_valid():
-    doors.validate(valid())
+    core.validate(valid())
 
 
 @pytest.mark.parametrize(("wrong", "code", "words"), BAD, ids=[bad[2][0] for bad in BAD])
 def test_wrong_numbers_are_named(wrong, code, words):
     problem = valid()
     wrong(problem)
-    with pytest.raises(doors.Refused) as refused:
-        doors.validate(problem)
+    with pytest.raises(core.Refused) as refused:
+        core.validate(problem)
     assert refused.value.code == code
     for word in words:
         assert word in refused.value.text
@@ -87,31 +87,31 @@ def test_a_tensor_may_span_as_much_as_is_said():
     problem = valid()
     others = 2 * 3 * 8 * 8 - 1  # steps from the first element of a sample to its last
     problem.stride[X][0] = 2**58 - 1 - others
-    doors.validate(problem)
+    core.validate(problem)
     problem.stride[X][0] += 1
-    with pytest.raises(doors.Refused, match=r"x spans more than 2\^60 bytes"):
-        doors.validate(problem)
+    with pytest.raises(core.Refused, match=r"x spans more than 2\^60 bytes"):
+        core.validate(problem)
 
 
 def test_names_are_those_of_the_direction():
     problem = make(Direction.BWD_DATA, n=2, c=2, k=2, input=(1, 4, 4), filter=(1, 3, 3))
     problem.stride[X][4] = 1
-    with pytest.raises(doors.Refused, match="dx is written"):
-        doors.validate(problem)
+    with pytest.raises(core.Refused, match="dx is written"):
+        core.validate(problem)
 
 
 @pytest.mark.parametrize("direction", [Direction.BWD_FILTER, Direction.BWD_BIAS])
 def test_bias_and_scale_need_channels_of_the_output(direction):
     problem = make(direction, input=(1, 4, 4))
     problem.epilogue.bias = True
-    with pytest.raises(doors.Refused, match="bias and scale go with fwd and bwd_data only"):
-        doors.validate(problem)
+    with pytest.raises(core.Refused, match="bias and scale go with fwd and bwd_data only"):
+        core.validate(problem)
 
 
 def test_what_is_fine():
     empty_batch = make(Direction.FWD, n=0, c=2, k=2, input=(1, 4, 4), filter=(1, 3, 3))
-    doors.validate(empty_batch)
+    core.validate(empty_batch)
     strided = valid()
     strided.stride[X][:] = [10_000, 3_000, 1_000, 0, 100, 10]
     strided.dtype, strided.epilogue.activation = DType.BF16, Activation.SWISH
-    doors.validate(strided)
+    core.validate(strided)

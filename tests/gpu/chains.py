@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from checks import Rng, op_text, run_twice, shapes_of, sized_op
-from doors import BACKWARD_BIAS, F32, F64, NAMES, Rig, Y, _three, load, store
+from core import BACKWARD_BIAS, F32, F64, NAMES, Rig, Y, _three, load, store
 
 
 def chain_values(rng: Rng, shape: tuple[int, ...], dtype: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from doors import (
+from core import (
     BACKWARD_BIAS,
     BACKWARD_DATA,
     BACKWARD_FILTER,
@@ -23,7 +23,7 @@ from doors import (
     NHWC,
     SIZES,
     UNSUPPORTED,
-    DoorError,
+    CoreError,
     Finish,
     Op,
     Rig,
@@ -415,7 +415,7 @@ def engine_check(rig: Rig, rng: Rng, direction: int, engine: str) -> str:
     values = {operand: integers(rng, shape) for operand, shape in shapes_of(op).items()}
     try:
         once, twice, dtype = run_twice(rig, op, values, engine)
-    except DoorError as error:
+    except CoreError as error:
         if engine.startswith("cudnn") and error.code == UNSUPPORTED:
             return "refused"
         raise

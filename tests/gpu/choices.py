@@ -9,7 +9,7 @@ import json
 import sys
 
 from checks import sized_op
-from doors import (
+from core import (
     BACKWARD_BIAS,
     BACKWARD_DATA,
     BACKWARD_FILTER,
@@ -19,7 +19,7 @@ from doors import (
     F64,
     FORWARD,
     NAMES,
-    DoorError,
+    CoreError,
     Op,
     Rig,
     W,
@@ -70,7 +70,7 @@ def main() -> int:
     library, device = sys.argv[1:]
     try:
         rig = Rig(library, device)
-    except DoorError as error:
+    except CoreError as error:
         print(json.dumps({"open": str(error)}))
         return 0
     for name, op in cases().items():
@@ -78,7 +78,7 @@ def main() -> int:
             line = {"case": name, "engine": engine}
             try:
                 _, layouts, workspace = rig.prepare(op, engine)
-            except DoorError as error:
+            except CoreError as error:
                 print(json.dumps({**line, "code": error.code, "text": str(error)}))
                 continue
             tiles = {

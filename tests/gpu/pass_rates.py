@@ -18,9 +18,9 @@ TEXT_BYTES = 1 << 16
 
 def rates(library: str, device: str, size: int) -> dict[str, float]:
     """Of one round, by the names of the lines."""
-    doors = ctypes.CDLL(library)
+    core = ctypes.CDLL(library)
     text = ctypes.create_string_buffer(TEXT_BYTES)
-    code = doors.oocdnn_testing_pass_rates(
+    code = core.oocdnn_testing_pass_rates(
         device.encode(), ctypes.c_int64(size), text, ctypes.c_int64(TEXT_BYTES)
     )
     if code != 0:

@@ -32,7 +32,7 @@ from checks import (
     sized_op,
     transfer_check,
 )
-from doors import (
+from core import (
     BACKWARD_BIAS,
     BACKWARD_FILTER,
     BF16,
@@ -42,7 +42,7 @@ from doors import (
     NAMES,
     NHWC,
     SIZES,
-    DoorError,
+    CoreError,
     Rig,
     Transfer,
     View,
@@ -153,7 +153,7 @@ def check_pageable(rig: Rig) -> None:
     pageable = np.zeros(4096, np.float32)
     try:
         rig.copy("fetch", rig.whole(lay, tile, View(pageable.ctypes.data, F32, lay.stride)))
-    except DoorError as error:
+    except CoreError as error:
         print(f"{'ok    ' if error.code == 4 else 'FAILED'} pageable memory: {error}")
         failures += error.code != 4
     else:
@@ -279,7 +279,7 @@ def engine_rates(rig: Rig, engine: str, size: int) -> None:
         op = sized_op(direction, 4, 64, 64, size, 3)
         try:
             executable, layouts, workspace = rig.prepare(op, engine)
-        except DoorError as error:
+        except CoreError as error:
             print(f"rate   {name} f32, {engine}: {error}")
             continue
         tiles = [rig.memory(int(layouts[o].bytes) or 8, host=False) for o in range(4)]
@@ -369,7 +369,7 @@ def main() -> int:
     begin = time.perf_counter()
     try:
         rig = Rig(args.library, args.device)
-    except DoorError as error:
+    except CoreError as error:
         print(f"FAILED {args.device}: {error}")
         return 1
     print(f"{rig.description} (opened in {time.perf_counter() - begin:.2f} s)", flush=True)

@@ -21,10 +21,10 @@ HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "native"
 sys.path.insert(0, str(HERE))
 
-import doors  # noqa: E402
-from doors import BF16, F32, F64, NHWC, Transfer, View, _six, dense, layout  # noqa: E402
+import core  # noqa: E402
+from core import BF16, F32, F64, NHWC, Transfer, View, _six, dense, layout  # noqa: E402
 
-LIBRARY = doors.testing_library()
+LIBRARY = core.testing_library()
 pytestmark = pytest.mark.skipif(
     LIBRARY is None, reason="OOCDNN_TESTING_LIBRARY names no testing library; `make test` does"
 )
@@ -109,7 +109,7 @@ def method(
     which = ctypes.CDLL(LIBRARY).oocdnn_gpu_method(
         ctypes.byref(transfer), ctypes.c_int(verb == "drain"), ctypes.c_int(host), numbers
     )
-    return f"{doors.METHODS[which]} calls={numbers[0]} vector={numbers[1]}"
+    return f"{core.METHODS[which]} calls={numbers[0]} vector={numbers[1]}"
 
 
 SHAPE = (8, 1, 64, 1, 224, 224)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from checks import sized_op
-from doors import BACKWARD_DATA, FORWARD, Rig
+from core import BACKWARD_DATA, FORWARD, Rig
 
 TILES = ((4, 10, 1), (4, 20, 1), (8, 10, 1), (4, 10, 3))  # channels, size, planes
 

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Sequence
 from itertools import pairwise
 
-from geometry.doors import library
+from geometry.core import library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

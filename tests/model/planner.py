@@ -1,4 +1,4 @@
-"""The native planner, seen from Python: profiles, prices and searches through the testing doors."""
+"""The native planner, seen from Python: profiles, prices and searches of the testing library."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import json
 import math
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64
 
-from geometry import doors
-from geometry.doors import Problem, Tiling
+from geometry import core
+from geometry.core import Problem, Tiling
 
 from oocdnn.perfmodel import profile as machine
 
@@ -19,8 +19,8 @@ ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant+double"))
 OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
 ROOM = 1 << 20
 PAGEABLE, ON_HOST, ON_DEVICE, IN_FILE, IS_TILE = 1, 2, 3, 4, 6  # numbers of Tier
-HOST = (ON_HOST,) * len(doors.OPERANDS)
-_TiersAndBusy = c_int32 * (len(doors.OPERANDS) + 1)
+HOST = (ON_HOST,) * len(core.OPERANDS)
+_TiersAndBusy = c_int32 * (len(core.OPERANDS) + 1)
 
 
 @dataclasses.dataclass
@@ -81,7 +81,7 @@ class Candidate:
         return self.cost["seconds"]
 
     def counts(self) -> list[int]:
-        return doors.counts(self.tiling)
+        return core.counts(self.tiling)
 
 
 @dataclasses.dataclass
@@ -93,14 +93,14 @@ class Found:
 
 
 def library() -> ctypes.CDLL:
-    loaded = doors.library()
+    loaded = core.library()
     loaded.oocdnn_testing_estimate.restype = c_int64
     loaded.oocdnn_testing_default_profile.argtypes = [c_char_p, c_int64]
     loaded.oocdnn_testing_profile.argtypes = [
         c_char_p, c_char_p, c_int, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
-        POINTER(Problem), POINTER(Tiling), doors.Order, doors.PerOperand, _TiersAndBusy,
+        POINTER(Problem), POINTER(Tiling), core.Order, core.PerOperand, _TiersAndBusy,
         c_char_p, c_char_p, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
@@ -139,7 +139,7 @@ def price(problem, tiling, order, depths, profile, engines=ENGINES, tiers=HOST) 
     """The cost of a candidate on the first engine."""
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_price(
-        byref(problem), byref(tiling), doors.Order(*order), doors.PerOperand(*depths),
+        byref(problem), byref(tiling), core.Order(*order), core.PerOperand(*depths),
         _TiersAndBusy(*tiers, profile.busy_gpus), engines.encode(), profile.text().encode(),
         text, ROOM,
     )  # fmt: skip
@@ -154,7 +154,7 @@ def floor_of(problem, profile, engines=ENGINES) -> float:
 
 
 def estimate(problem, tiling, depths, engines=ENGINES) -> int:
-    rings = doors.PerOperand(*depths)
+    rings = core.PerOperand(*depths)
     return library().oocdnn_testing_estimate(byref(problem), byref(tiling), rings, engines.encode())
 
 
@@ -280,9 +280,9 @@ def refined(problem, budget, engines, profile, factor: float) -> tuple[float, fl
     return seconds[0], seconds[1], text.value.decode()
 
 
-def _measured(door: str, *arguments) -> machine.Profile:
+def _measured(what: str, *arguments) -> machine.Profile:
     text = ctypes.create_string_buffer(ROOM)
-    code = getattr(library(), f"oocdnn_testing_measured_{door}")(*arguments, text, c_int64(ROOM))
+    code = getattr(library(), f"oocdnn_testing_measured_{what}")(*arguments, text, c_int64(ROOM))
     if code != 0:
         raise Refused(code, text.value.decode())
     return machine.parse(text.value.decode())
@@ -305,7 +305,7 @@ def _candidate(problem: Problem, entry: dict) -> Candidate:
     for name in ("extent", "length", "padding_as_data"):
         getattr(tiling, name)[:] = entry[name]
     tiling.full_padding = entry["full_padding"]
-    tiling.taper = doors.Taper(*entry["taper"])
+    tiling.taper = core.Taper(*entry["taper"])
     return Candidate(
         problem, entry["engine"], tiling, entry["order"], entry["depths"], entry["cost"], entry
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from geometry import doors
-from geometry.doors import DType, Saved
+from geometry import core
+from geometry.core import DType, Saved
 from model.planner import HOST
 
 from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS, Axis, Pool, Problem
@@ -16,13 +16,13 @@ from oocdnn.perfmodel.simulate import Candidate, Outcome, simulate
 TIERS = {1: "page", 2: "host", 3: "device", 4: "file", 6: "tile"}  # by the numbers of Tier
 
 
-def problem_of(native: doors.Problem) -> Problem:
+def problem_of(native: core.Problem) -> Problem:
     shape, epilogue = native.shape, native.epilogue
     reads = {"bias": epilogue.bias, "scale": epilogue.scale, "residual": epilogue.residual}
     reads["old"] = native.beta != 0
     plain = native.alpha == 1 and not epilogue.activation and not any(reads.values())
     forward = DIRECTIONS[native.direction] == "fwd"
-    (what, bits), pool = doors.saving(native), native.pool
+    (what, bits), pool = core.saving(native), native.pool
     windows = [tuple(getattr(pool, name)) for name in ("window", "stride", "pad_before")]
     pooled = Pool(*windows, tuple(pool.pad_after), pool.ceil) if pool.mode else None
     return Problem(
@@ -42,7 +42,7 @@ def problem_of(native: doors.Problem) -> Problem:
     )  # fmt: skip
 
 
-def candidate_of(tiling: doors.Tiling, order, depths, engine: Engine) -> Candidate:
+def candidate_of(tiling: core.Tiling, order, depths, engine: Engine) -> Candidate:
     return Candidate(
         lengths=dict(zip(AXES, tiling.length, strict=True)),
         order=[AXES[axis] for axis in order],
@@ -53,19 +53,19 @@ def candidate_of(tiling: doors.Tiling, order, depths, engine: Engine) -> Candida
     )
 
 
-def all_as_data(tiling: doors.Tiling) -> bool:
+def all_as_data(tiling: core.Tiling) -> bool:
     """Whether the tiling may be of an engine that takes no padding: no tile has any."""
     return all(tiling.padding_as_data) and not tiling.full_padding
 
 
-def taper_of(tiling: doors.Tiling) -> tuple[Axis, int] | None:
+def taper_of(tiling: core.Tiling) -> tuple[Axis, int] | None:
     taper = tiling.taper
     return (AXES[taper.axis], taper.length) if taper.length else None
 
 
 def simulated(
-    problem: doors.Problem,
-    tiling: doors.Tiling,
+    problem: core.Problem,
+    tiling: core.Tiling,
     order: Sequence[int],
     depths: Sequence[int],
     profile: Profile,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from geometry import doors
+from geometry import core
 from hypothesis import given
 from hypothesis import strategies as st
 from model import planner
@@ -21,10 +21,10 @@ ENDLESS = {"move_bytes_per_second": 1e30, "run_seconds": 0.0}
 
 def seconds_per_operation(channels: int, pixels: int, tiles=TILES, **fields) -> float:
     """Of one tile of 1x1 filters whose y has channels * pixels elements."""
-    problem = doors.parse(f"conv1d:fwd x1x{channels}x{pixels} w{channels}x{channels}x1")
-    tiling = doors.make_tiling(problem, [1, 1, channels, channels, 1, 1, pixels])
+    problem = core.parse(f"conv1d:fwd x1x{channels}x{pixels} w{channels}x{channels}x1")
+    tiling = core.make_tiling(problem, [1, 1, channels, channels, 1, 1, pixels])
     profile = Profile(tiles=tiles, **ENDLESS | fields)
-    run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS))
+    run = (problem, tiling, core.default_order(problem), [1] * len(core.OPERANDS))
     cost = planner.price(*run, profile, engines="direct")
     return cost["compute_seconds"] / (2 * channels**2 * pixels)
 

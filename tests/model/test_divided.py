@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from geometry import doors
+from geometry import core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -14,7 +14,7 @@ from model.planner import DIVIDED, TIMED, TIMED_WHOLE, WHOLE, Profile, Speeds
 
 from oocdnn.workspace import MicroBatch, even
 
-PROBLEM = doors.parse("conv2d:fwd x16x4x8x8 w4x4x3x3 pad1")
+PROBLEM = core.parse("conv2d:fwd x16x4x8x8 w4x4x3x3 pad1")
 SAMPLE_BYTES = 4 * (4 + 4) * 64  # of x and y
 ROOMY = 1 << 20
 NO_LIMIT = 2**63 - 1
@@ -23,7 +23,7 @@ FREE = Profile(flops_fallback=1e15, shared_engines=True)
 
 
 def problem_of(batch: int):
-    return doors.parse(f"conv2d:fwd x{batch}x4x8x8 w4x4x3x3 pad1")
+    return core.parse(f"conv2d:fwd x{batch}x4x8x8 w4x4x3x3 pad1")
 
 
 def samples(plan: planner.DividedPlan) -> int:
@@ -86,7 +86,7 @@ def test_parts_that_get_slower_and_slower_are_not_all_tried():
 
 @pytest.mark.parametrize("batch", [WHOLE, DIVIDED, TIMED_WHOLE, TIMED])
 def test_more_samples_than_are_divided_are_a_whole(batch):
-    problem = doors.parse("conv1d:fwd x1100000x1x1 w1x1x1")
+    problem = core.parse("conv1d:fwd x1100000x1x1 w1x1x1")
     plan = planner.divided_plan(problem, 1 << 28, 0, FREE, Speeds(MS, 0.0, 0.0, 1), batch)
     assert samples(plan) == 1_100_000
 

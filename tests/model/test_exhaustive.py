@@ -7,9 +7,9 @@ import math
 import random
 
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import make
-from geometry.doors import Direction
+from geometry.core import Direction
 from model import planner
 from model.planner import DIRECT, ONEDNN, Profile, Refused
 
@@ -42,7 +42,7 @@ BROAD = [
 PIECE = 65536
 
 
-def small(chance: random.Random) -> doors.Problem:
+def small(chance: random.Random) -> core.Problem:
     """Up to four axes that can be cut, of every kind; filters, strides and pads of every kind."""
     direction = chance.choice(list(Direction))
     bias = direction == Direction.BWD_BIAS
@@ -73,7 +73,7 @@ def small(chance: random.Random) -> doors.Problem:
     return problem
 
 
-def broad(chance: random.Random) -> doors.Problem:
+def broad(chance: random.Random) -> core.Problem:
     """Some rows of x together make a piece of 64 KiB, and one pixel of y: so there are few tilings.
     Where a tile's halo is rolled over, what is left to fetch may be no whole pieces. A bound that
     left that out missed the best of one in 100 of these."""
@@ -112,8 +112,8 @@ def test_the_best_is_the_best_of_all(seed):
         profile = chance.choice(BROAD if is_broad else PROFILES)
         whole = planner.estimate(
             problem,
-            doors.make_tiling(problem, [2**40] * 7, engine == DIRECT),
-            [1] * len(doors.OPERANDS),
+            core.make_tiling(problem, [2**40] * 7, engine == DIRECT),
+            [1] * len(core.OPERANDS),
             engine,
         )
         least = least_budget(problem, engine)

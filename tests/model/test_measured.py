@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from geometry import doors
+from geometry import core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -35,7 +35,7 @@ def test_no_tile_is_said_to_be_more_than_twice_as_fast_as_it_was_seen():
     def run_seconds(outputs: int) -> float:
         return 5e-6 + outputs / 1.5e11
 
-    problem = doors.parse("conv2d:fwd x1x64x8x8 w64x64x3x3 pad1")
+    problem = core.parse("conv2d:fwd x1x64x8x8 w64x64x3x3 pad1")
     profile = Profile(run_seconds=fixed)
     found = planner.measured_tiles(problem, profile, lambda _, y: run_seconds(y // 4))
     brief = 0
@@ -74,9 +74,9 @@ def test_few_channels_in_are_measured_where_somebody_has_them(c, k, of):
     def run_seconds(x: int, y: int) -> float:
         return y * (2e-12 if 2 * x < y else 1e-12)
 
-    usual = doors.parse("conv2d:fwd x1x64x8x8 w64x64x3x3")
+    usual = core.parse("conv2d:fwd x1x64x8x8 w64x64x3x3")
     before = planner.measured_tiles(usual, Profile(run_seconds=0), run_seconds)
-    problem = doors.parse(f"conv2d:fwd x1x{c}x8x8 w{k}x{c}x3x3 pad1")
+    problem = core.parse(f"conv2d:fwd x1x{c}x8x8 w{k}x{c}x3x3 pad1")
     found = planner.measured_tiles(problem, before, run_seconds)
     added = {name: rate for name, rate in found.tiles.items() if name not in before.tiles}
     assert before.tiles.items() <= found.tiles.items()
@@ -100,7 +100,7 @@ def test_few_channels_in_are_measured_where_somebody_has_them(c, k, of):
 )
 def test_sums_are_measured_where_plans_come_to_have_them(words, kinds):
     """Of a device that takes as long as y's tile has bytes: sums have twice as many."""
-    problem = doors.parse("conv2d:" + words.format("x1x64x8x8 w64x64x3x3 pad1"))
+    problem = core.parse("conv2d:" + words.format("x1x64x8x8 w64x64x3x3 pad1"))
     found = planner.measured_tiles(problem, Profile(run_seconds=0), lambda x, y: 1e-3 + y * 1e-9)
     assert {key.split("/")[1] for key in found.flops} == kinds
     assert {key.split("/")[1] for key in found.tiles} == kinds

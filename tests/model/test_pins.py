@@ -7,7 +7,7 @@ import dataclasses
 from ctypes import byref, c_double, c_int, c_int64
 
 import pytest
-from geometry import doors
+from geometry import core
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -38,7 +38,7 @@ class Choice:
 
 
 def chosen(text, budget, profile, pinned=0, limit=NO_LIMIT) -> Choice:
-    problem = doors.parse(text)
+    problem = core.parse(text)
     bits, seconds = c_int64(), (c_double * 9)()
     plan = ctypes.create_string_buffer(planner.ROOM)
     code = planner.library().oocdnn_testing_pins(

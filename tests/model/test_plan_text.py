@@ -8,7 +8,7 @@ import json
 from ctypes import byref, c_int64
 
 import pytest
-from geometry import doors
+from geometry import core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -49,7 +49,7 @@ def printed_again(problem, plan: str, reproducible: bool = False) -> str:
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(PROBLEMS), st.integers(8_000, 200_000), st.integers(0, 2**31))
 def test_what_is_printed_reads_back(text, budget, seed):
-    problem = doors.parse(text)
+    problem = core.parse(text)
     for plan in plans(problem, budget, 10, seed):
         assert plan["same"], plan
         assert printed_again(problem, plan["text"]) == plan["text"]
@@ -57,7 +57,7 @@ def test_what_is_printed_reads_back(text, budget, seed):
 
 def test_json_holds_any_name():
     names = {'back\\slash"', "line\x01\n"}
-    found = plans(doors.parse(PROBLEMS[0]), 200_000, 20, 1, engines=",".join(names))
+    found = plans(core.parse(PROBLEMS[0]), 200_000, 20, 1, engines=",".join(names))
     seen = [name for name in names for plan in found if plan["text"].startswith(f"{name} ")]
     assert len(seen) == len(found)
     assert set(seen) == names
@@ -67,23 +67,23 @@ def test_json_holds_any_name():
 @given(st.sampled_from(PROBLEMS[:4]), st.data())
 def test_a_taper_reads_back(text, data):
     """Its length is rounded up to whole strides of backward data, or comes to nothing."""
-    problem = doors.parse(text)
-    extents = doors.make_tiling(problem, [2**40] * 7).extent
+    problem = core.parse(text)
+    extents = core.make_tiling(problem, [2**40] * 7).extent
     axis = data.draw(st.sampled_from([a for a in range(7) if extents[a] > 2]))
     usual = data.draw(st.integers(2, extents[axis] - 1))
     short = data.draw(st.integers(1, usual - 1))
     letter = "ngkcdhw"[axis]
-    tiling = doors.make_tiling(problem, [usual if a == axis else 2**40 for a in range(7)])
-    if doors.counts(tiling)[axis] == 1:
+    tiling = core.make_tiling(problem, [usual if a == axis else 2**40 for a in range(7)])
+    if core.counts(tiling)[axis] == 1:
         return
-    doors.taper(problem, tiling, axis, short)
+    core.taper(problem, tiling, axis, short)
     printed = printed_again(problem, f"first {letter}{usual} taper {letter}{short}")
     assert printed.endswith(f" taper {letter}{tiling.taper.length}" if tiling.taper.length else "2")
     assert printed_again(problem, printed) == printed
 
 
 def test_random_plans_fit_and_differ_and_come_again():
-    problem = doors.parse(PROBLEMS[0])
+    problem = core.parse(PROBLEMS[0])
     found = plans(problem, 20_000, 15, seed=7)
     assert len({plan["text"] for plan in found}) == len(found) == 15
     assert all(0 < plan["device_bytes"] <= 20_000 for plan in found)
@@ -93,7 +93,7 @@ def test_random_plans_fit_and_differ_and_come_again():
 
 def test_no_random_plan_is_predicted_to_be_faster_than_the_chosen():
     for text in PROBLEMS[:4]:
-        problem = doors.parse(text)
+        problem = core.parse(text)
         chosen = plans(problem, 20_000, 1, seed=0)[0]
         for plan in plans(problem, 20_000, 60, seed=3):
             assert plan["seconds"] >= chosen["seconds"] / 1.05, (text, chosen, plan)
@@ -115,7 +115,7 @@ GOOD = "first n2 g1 k12 c8 d1 h8 w20 order nh slots 2,1,2"
     ],
 )
 def test_what_is_left_out_is_as_usual(plan, whole):
-    assert printed_again(doors.parse(PROBLEMS[0]), plan) == whole
+    assert printed_again(core.parse(PROBLEMS[0]), plan) == whole
 
 
 @pytest.mark.parametrize(
@@ -144,14 +144,14 @@ def test_what_is_left_out_is_as_usual(plan, whole):
     ],
 )
 def test_what_is_no_plan_is_refused(old, new, why):
-    problem = doors.parse(PROBLEMS[0])
+    problem = core.parse(PROBLEMS[0])
     assert printed_again(problem, GOOD) == GOOD
     with pytest.raises(Refused, match=why):
         printed_again(problem, GOOD.replace(old, new))
 
 
 # Of f64, whose sums have no blocks.
-SUMS = doors.parse("conv2d:bwd_filter x4x2x6x6 w8x2x1x1 f64")
+SUMS = core.parse("conv2d:bwd_filter x4x2x6x6 w8x2x1x1 f64")
 
 
 @pytest.mark.parametrize("plan", ["n1 h1 w2 order nhw", "n2 order n", "k4 n1 h3 order knh"])

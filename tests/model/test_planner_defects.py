@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from geometry import doors
+from geometry import core
 from model import planner
 from model.planner import DIRECT, H200, ONEDNN, Profile
 
@@ -21,9 +21,9 @@ FUSED = f"{LAYER} +bias +relu"
 
 def tiles_of_images(text: str, profile: Profile, order=(0, 1, 2, 4, 5, 6, 3), depth: int = 2):
     """The price of one image per tile."""
-    problem = doors.parse(text)
-    tiling = doors.make_tiling(problem, [1] + [2**40] * 6)
-    return planner.price(problem, tiling, order, [depth] * len(doors.OPERANDS), profile)
+    problem = core.parse(text)
+    tiling = core.make_tiling(problem, [1] + [2**40] * 6)
+    return planner.price(problem, tiling, order, [depth] * len(core.OPERANDS), profile)
 
 
 def test_9_the_time_of_the_output_counts_in_fused_calls_too():
@@ -62,21 +62,21 @@ def test_10_every_constant_is_set():
 )
 def test_11_memory_is_what_is_allocated(text):
     """Three buffers were allocated against a limit meant for one; or one, against a third."""
-    problem = doors.parse(text)
-    tiling = doors.make_tiling(problem, [1] + [2**40] * 6)
-    used = [operand for operand in range(7) if doors.uses(problem, operand)]
-    single = planner.estimate(problem, tiling, [1] * len(doors.OPERANDS), ONEDNN)
+    problem = core.parse(text)
+    tiling = core.make_tiling(problem, [1] + [2**40] * 6)
+    used = [operand for operand in range(7) if core.uses(problem, operand)]
+    single = planner.estimate(problem, tiling, [1] * len(core.OPERANDS), ONEDNN)
     more = [
         planner.estimate(problem, tiling, [3 if i == operand else 1 for i in range(7)], ONEDNN)
         for operand in used
     ]
-    triple = planner.estimate(problem, tiling, [3] * len(doors.OPERANDS), ONEDNN)
+    triple = planner.estimate(problem, tiling, [3] * len(core.OPERANDS), ONEDNN)
     assert all(bytes_ > single for bytes_ in more)
     assert triple == 3 * single == single + sum(bytes_ - single for bytes_ in more)
 
 
 def test_11_a_single_buffer_may_use_the_whole_budget():
-    problem = doors.parse("conv2d:bwd_bias y1x1x1024x1024")
+    problem = core.parse("conv2d:bwd_bias y1x1x1024x1024")
     budget = 4 * 1024 * 1024 - 1024  # a little less than dy
     best = planner.search(problem, budget, Profile(shared_engines=True), DIRECT, best=100)
     assert max(one.cost["device_bytes"] for one in best.ranked) > budget / 3
@@ -85,7 +85,7 @@ def test_11_a_single_buffer_may_use_the_whole_budget():
 @pytest.mark.parametrize("profile", [H200, P100])
 def test_a_coordinate_that_cannot_fit_is_not_frozen_at_its_extreme(profile):
     """w takes 2.4 GB of a budget of 1.6: the greedy search took 23 to 157 times the optimum."""
-    problem = doors.parse("conv2d:fwd x1x8192x64x64 w8192x8192x3x3 pad1")
+    problem = core.parse("conv2d:fwd x1x8192x64x64 w8192x8192x3x3 pad1")
     for engine in (ONEDNN, DIRECT):
         best = planner.search(problem, 1.6e9, profile, engine).ranked[0]
         assert best.seconds <= 1.1 * planner.floor_of(problem, profile)
@@ -93,20 +93,20 @@ def test_a_coordinate_that_cannot_fit_is_not_frozen_at_its_extreme(profile):
 
 def test_a_greedy_search_would_lose_here_too():
     """2048 to 2048 channels of 1024 x 1024 in 1.6 GB: greedy coordinates cost 38 %."""
-    problem = doors.parse("conv2d:fwd x1x2048x1024x1024 w2048x2048x3x3 pad1")
+    problem = core.parse("conv2d:fwd x1x2048x1024x1024 w2048x2048x3x3 pad1")
     best = planner.search(problem, 1.6e9, H200).ranked[0]
     assert best.seconds <= 1.06 * planner.floor_of(problem, H200)
 
 
 def test_15_a_filter_that_is_sent_again_is_charged_again():
     """The loop order was fixed, and what it sent again was in no cost."""
-    problem = doors.parse(LAYER)
+    problem = core.parse(LAYER)
     x, w = 4 * 8 * 64 * 64 * 64, 4 * 64 * 64 * 9
-    halves = doors.make_tiling(problem, [1, 1, 32, *[2**40] * 4])
+    halves = core.make_tiling(problem, [1, 1, 32, *[2**40] * 4])
     images_outside, filters_outside = (0, 1, 2, 3, 4, 5, 6), (2, 0, 1, 3, 4, 5, 6)
 
     def bytes_in(tiling, order, depth: int) -> int:
-        return planner.price(problem, tiling, order, [depth] * len(doors.OPERANDS), Profile())[
+        return planner.price(problem, tiling, order, [depth] * len(core.OPERANDS), Profile())[
             "bytes_in"
         ]
 
@@ -119,7 +119,7 @@ def test_15_a_filter_that_is_sent_again_is_charged_again():
 def test_a_floor_counts_no_rows_that_lie_between_windows():
     """Every other row of x is of no use: with all of them in its floor, the engine that is best
     was thought to be out of the race before it was looked at."""
-    problem = doors.parse("conv2d:fwd x256x256x56x56 w512x256x1x1 str2")
+    problem = core.parse("conv2d:fwd x256x256x56x56 w512x256x1x1 str2")
     best = planner.search(problem, 240 << 20, H200, ONEDNN).ranked[0]
     assert best.counts()[5] == 28  # each row in a tile of its own
     assert planner.floor_of(problem, H200) <= best.seconds

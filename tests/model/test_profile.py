@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from geometry.doors import Direction, DType
+from geometry.core import Direction, DType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import planner

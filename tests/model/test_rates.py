@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 from ctypes import byref, c_int64
 
-from geometry import doors
+from geometry import core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -30,7 +30,7 @@ PROFILES = st.builds(
 
 
 class Rates:
-    """As the doors take a profile."""
+    """As the testing library takes a profile."""
 
     def __init__(self, problem, profile) -> None:
         text = ctypes.create_string_buffer(planner.ROOM)
@@ -48,7 +48,7 @@ class Rates:
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(PROBLEMS), PROFILES, st.integers(0, 2**31))
 def test_every_plan_has_the_same_price(text, profile, seed):
-    problem = doors.parse(text)
+    problem = core.parse(text)
     wanted = plans(problem, 60_000, 10, seed, profile)
     assert plans(problem, 60_000, 10, seed, Rates(problem, profile)) == wanted
 
@@ -57,7 +57,7 @@ def test_every_plan_has_the_same_price(text, profile, seed):
 @given(PROFILES, st.sampled_from(KEYS), SPEEDS)
 def test_rates_of_other_arithmetic_change_nothing(profile, key, speed):
     """Where all engines have rates of the problem's own kind."""
-    problem = doors.parse(PROBLEMS[0])
+    problem = core.parse(PROBLEMS[0])
     own = {"first/f32/fwd": 1e9, "second/f32/fwd": 2e9}
     profile = dataclasses.replace(profile, flops=profile.flops | own)
     before = Rates(problem, profile).text()
@@ -75,7 +75,7 @@ def test_rates_of_other_arithmetic_change_nothing(profile, key, speed):
 @given(st.dictionaries(st.integers(1, 4), SPEEDS), st.integers(0, 5))
 def test_wires_beside_more_gpus_than_are_busy_change_nothing(beside, busy):
     """A price rests on what is left beside as many as are busy, or beside the nearest fewer."""
-    problem = doors.parse(PROBLEMS[0])
+    problem = core.parse(PROBLEMS[0])
     wires = {f"beside/{others}/fetch": rate for others, rate in beside.items()}
     own = {key: rate for key, rate in wires.items() if int(key.split("/")[1]) <= busy}
 

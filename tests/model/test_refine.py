@@ -4,7 +4,7 @@ computes has to do."""
 from __future__ import annotations
 
 import pytest
-from geometry import doors
+from geometry import core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -28,8 +28,6 @@ PROBLEMS = [
 @settings(max_examples=30, deadline=None)
 @given(factor=st.floats(1.5, 1e3))
 def test_a_refined_profile_predicts_what_was_told(engine, text, factor):
-    busy, now, rate = planner.refined(
-        doors.parse(text), 100_000, ENGINES[engine], Profile(), factor
-    )
+    busy, now, rate = planner.refined(core.parse(text), 100_000, ENGINES[engine], Profile(), factor)
     assert rate.startswith("tile ")
     assert now == pytest.approx(factor * busy, rel=1e-4)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import dense, depths, make, orders, tapered
-from geometry.doors import Direction, DType, PoolMode, Problem
+from geometry.core import Direction, DType, PoolMode, Problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -52,7 +52,7 @@ def draw_windows(draw, problem: Problem) -> None:
     pool, extent = problem.pool, problem.shape.out[1]
     pool.mode, problem.clips = draw(st.sampled_from(list(PoolMode)[1:])), draw(st.booleans())
     pool.window[1], pool.stride[1] = draw(st.integers(1, min(extent, 3))), draw(st.integers(1, 2))
-    doors.set_pooled(problem)
+    core.set_pooled(problem)
     dense(problem)
 
 
@@ -60,22 +60,22 @@ def put_apart(problem: Problem) -> None:
     """Leaves room behind each plane. Else a box of all rows of a plane that is cut would be one row
     with the next plane's, which a price of all tiles at once takes for two."""
     for name in ("x", "y", "z", "saved"):
-        operand = doors.OPERANDS.index(name)
-        if not doors.uses(problem, operand):
+        operand = core.OPERANDS.index(name)
+        if not core.uses(problem, operand):
             continue
-        n, g, c, d, h, w = doors.dims_of(problem, operand)
-        problem.stride[operand][:] = doors.strides_of([n, g, c, d, h + 1, w])
+        n, g, c, d, h, w = core.dims_of(problem, operand)
+        problem.stride[operand][:] = core.strides_of([n, g, c, d, h + 1, w])
 
 
 @st.composite
 def broad_runs(draw) -> tuple:
     problem = draw(broad())
-    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length = list(core.make_tiling(problem, [2**40] * 7).extent)
     for axis in (N, K, C, H):
         if draw(st.booleans()):
             length[axis] = draw(st.integers(1, length[axis]))
-    tiling = doors.make_tiling(problem, length, draw(st.booleans()))
-    if doors.counts(tiling)[H] > 1:
+    tiling = core.make_tiling(problem, length, draw(st.booleans()))
+    if core.counts(tiling)[H] > 1:
         put_apart(problem)
         if draw(st.booleans()):
             tiling = draw(tapered(problem, tiling, H))
@@ -157,8 +157,8 @@ def test_many_tiles_whose_rows_differ_are_counted_as_one_by_one():
     problem = make(
         Direction.FWD, c=2, input=(1, 64, 4096), filter=(1, 61, 1), pad_before=(0, 60, 0)
     )
-    tiling = doors.make_tiling(problem, [1, 1, 1, 2, 1, 1, 4096])
-    run = problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS)
+    tiling = core.make_tiling(problem, [1, 1, 1, 2, 1, 1, 4096])
+    run = problem, tiling, core.default_order(problem), [1] * len(core.OPERANDS)
     rates = {f"{name}_bytes_per_second": 1e12 for name in ("fetch", "drain", "both")}
     profile = Profile(**rates, **(NO_ROWS | {"far_fetch_row_bytes": 1e12}), copy_seconds=0)
     cost = planner.price(*run, profile, engines=planner.DIRECT)
@@ -202,7 +202,7 @@ def beside_convolutions(dtype: int) -> Profile:
 def test_tiles_have_rows_of_whole_pieces(text):
     """Rows of a plane were as many as made even tiles: 12 of 4 KB, and the call took 224 ms for
     205 with 16."""
-    problem = doors.parse(text)
+    problem = core.parse(text)
     best = planner.search(problem, 2 << 30, beside_convolutions(problem.dtype)).ranked[0]
     row = 1024 * (2 if problem.dtype == DType.BF16 else 4)
     assert best.counts()[6] == 1

@@ -8,9 +8,9 @@ import re
 from itertools import groupby
 
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import make, problems
-from geometry.doors import Direction
+from geometry.core import Direction
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -41,8 +41,8 @@ def least_budget(problem, engine: str, **options) -> int:
 
 
 def whole_bytes(problem, engine: str) -> int:
-    tiling = doors.make_tiling(problem, [2**40] * 7, engine != ONEDNN)
-    return planner.estimate(problem, tiling, [1] * len(doors.OPERANDS), engine)
+    tiling = core.make_tiling(problem, [2**40] * 7, engine != ONEDNN)
+    return planner.estimate(problem, tiling, [1] * len(core.OPERANDS), engine)
 
 
 @st.composite
@@ -68,7 +68,7 @@ def test_every_candidate_fits_and_is_legal(data):
     budget = data.draw(st.integers(least, 4 * whole_bytes(problem, ONEDNN) + least))
     found = planner.search(problem, budget, data.draw(st.sampled_from(PROFILES)))
     for one in found.ranked:
-        assert doors.is_legal(problem, one.tiling, one.order)
+        assert core.is_legal(problem, one.tiling, one.order)
         name = ENGINES.split(",")[one.engine]
         bytes_ = planner.estimate(problem, one.tiling, one.depths, name)
         assert bytes_ == one.cost["device_bytes"] == one.facts["estimate"] <= budget
@@ -147,8 +147,8 @@ def large(draw):
 
 
 def total_bytes(problem) -> int:
-    used = [i for i in range(6) if doors.uses(problem, i)]
-    elements = sum(math.prod(doors.dims_of(problem, i)) for i in used)
+    used = [i for i in range(6) if core.uses(problem, i)]
+    elements = sum(math.prod(core.dims_of(problem, i)) for i in used)
     return elements * (4, 8, 2, 2)[problem.dtype]
 
 
@@ -173,7 +173,7 @@ def test_every_problem_fits_a_32nd_of_its_bytes(problem, reproducible):
 
 
 def test_what_fits_altogether_runs_whole_where_nothing_overlaps():
-    problem = doors.parse("conv2d:fwd x64x16x32x32 w16x16x3x3 pad1")
+    problem = core.parse("conv2d:fwd x64x16x32x32 w16x16x3x3 pad1")
     budget = whole_bytes(problem, ONEDNN)
     for profile in (Profile(shared_engines=True), Profile(shared_engines=True, run_seconds=0)):
         whole = planner.search(problem, budget, profile).ranked[0]
@@ -186,7 +186,7 @@ def test_what_fits_altogether_runs_whole_where_nothing_overlaps():
 
 
 def test_slots_are_counted_in_words():
-    problem = doors.parse("conv2d:fwd x64x16x32x32 w16x16x3x3 pad1")
+    problem = core.parse("conv2d:fwd x64x16x32x32 w16x16x3x3 pad1")
     counts = {
         count
         for budget in (1 << 14, 1 << 20)
@@ -197,13 +197,13 @@ def test_slots_are_counted_in_words():
 
 
 def test_behind_a_wire_what_fits_is_cut_so_that_copies_and_computing_overlap():
-    problem = doors.parse("conv2d:fwd x64x64x224x224 w64x64x3x3 pad1")
+    problem = core.parse("conv2d:fwd x64x64x224x224 w64x64x3x3 pad1")
     budget = 4 * whole_bytes(problem, DIRECT)
     best = planner.search(problem, budget, planner.H200, DIRECT).ranked[0]
-    whole = doors.make_tiling(problem, [2**40] * 7, True)
-    order = doors.default_order(problem)
+    whole = core.make_tiling(problem, [2**40] * 7, True)
+    order = core.default_order(problem)
     assert best.cost["steps"] > 1
-    at_once = planner.price(problem, whole, order, [1] * len(doors.OPERANDS), planner.H200)[
+    at_once = planner.price(problem, whole, order, [1] * len(core.OPERANDS), planner.H200)[
         "seconds"
     ]
     assert best.seconds < 0.6 * at_once
@@ -221,7 +221,7 @@ def test_behind_a_wire_what_fits_is_cut_so_that_copies_and_computing_overlap():
     ],
 )
 def test_where_the_filter_fits_hardly_a_byte_crosses_twice(text):
-    problem = doors.parse(text)
+    problem = core.parse(text)
     best = planner.search(problem, 64 << 20, planner.H200).ranked[0]
     crossed = best.cost["bytes_in"] + best.cost["bytes_out"]
     assert crossed <= 1.001 * total_bytes(problem)  # a few rows twice may save a step
@@ -229,28 +229,28 @@ def test_where_the_filter_fits_hardly_a_byte_crosses_twice(text):
 
 
 def test_rows_stay_whole_where_an_outer_cut_suffices():
-    problem = doors.parse("conv2d:fwd x1x64x512x512 w64x64x3x3 pad1")
+    problem = core.parse("conv2d:fwd x1x64x512x512 w64x64x3x3 pad1")
     best = planner.search(problem, 16 << 20, planner.H200).ranked[0]
     assert best.counts()[5] > 1
     assert best.counts()[6] == 1
 
 
 def test_summed_channels_are_whole_where_that_costs_little():
-    problem = doors.parse("conv2d:fwd x16x256x64x64 w256x256x3x3 pad1")
+    problem = core.parse("conv2d:fwd x16x256x64x64 w256x256x3x3 pad1")
     best = planner.search(problem, 32 << 20, planner.H200).ranked[0]
     assert best.counts()[3] == 1
     assert not best.facts["accumulates"]
 
 
 def test_partial_sums_leave_a_way_out_for_engines_without_them():
-    problem = doors.parse("conv2d:fwd x1x512x2048x2048 w512x512x3x3 pad1")
+    problem = core.parse("conv2d:fwd x1x512x2048x2048 w512x512x3x3 pad1")
     found = planner.search(problem, 1 << 20, planner.H200, ONEDNN)
     assert found.ranked[0].facts["accumulates"]
     assert any(not one.facts["accumulates"] for one in found.ranked)
 
 
 def test_something_frugal_is_offered():
-    problem = doors.parse("conv2d:fwd x64x256x56x56 w256x256x3x3 pad1")
+    problem = core.parse("conv2d:fwd x64x256x56x56 w256x256x3x3 pad1")
     budget = 8 << 20
     found = planner.search(problem, budget, planner.H200, ONEDNN)
     assert min(one.cost["device_bytes"] for one in found.ranked) <= 0.6 * budget
@@ -273,7 +273,7 @@ def test_reproducible_plans_add_up_in_one_order(data):
 
 def test_exhaustive_reproducible_plans_add_up_in_one_order():
     """Of f64, whose sums have no blocks, so that every axis may be cut."""
-    problem = doors.parse("conv3d:bwd_filter x4x2x4x4x4 w2x2x1x1x1 f64")
+    problem = core.parse("conv3d:bwd_filter x4x2x4x4x4 w2x2x1x1x1 f64")
     options = {"engines": DIRECT, "reproducible": True}
     budget = 2 * least_budget(problem, DIRECT, reproducible=True)
     most = 0
@@ -307,7 +307,7 @@ def pixel_block(extents: list[int]) -> list[int]:
     ],
 )
 def test_reproducible_plans_cut_between_blocks(text):
-    problem = doors.parse(text)
+    problem = core.parse(text)
     out = list(problem.shape.out)
     block = dict(zip(PIXELS, pixel_block([problem.shape.n, *out]), strict=True))
     if text.endswith("f64"):
@@ -326,7 +326,7 @@ def test_reproducible_plans_cut_between_blocks(text):
 
 @pytest.mark.parametrize("text", ["fwd x1x9000x4x4 w4x9000x3x3", "bwd_data x1x4x4x4 w9000x4x3x3"])
 def test_reproducible_plans_cut_channels_between_groups_of_blocks(text):
-    problem = doors.parse(f"conv2d:{text} pad1")
+    problem = core.parse(f"conv2d:{text} pad1")
     summed = SUMMED[problem.direction]
     least = least_budget(problem, DIRECT, reproducible=True)
     best = planner.search(problem, least, engines=DIRECT, reproducible=True).ranked[0]
@@ -336,7 +336,7 @@ def test_reproducible_plans_cut_channels_between_groups_of_blocks(text):
 
 
 def test_without_an_engine_the_search_says_so():
-    problem = doors.parse("conv1d:fwd x1x1x8 w1x1x3")
+    problem = core.parse("conv1d:fwd x1x1x8 w1x1x3")
     with pytest.raises(Refused, match="onednn: its bits depend on the tile") as refused:
         planner.search(problem, 1 << 20, engines=ONEDNN, reproducible=True)
     assert refused.value.code == planner.UNSUPPORTED
@@ -354,11 +354,11 @@ def test_an_empty_problem_has_a_plan_without_steps(direction, size):
 
 
 def test_tiles_stay_below_what_engines_can_index():
-    problem = doors.parse("conv3d:fwd x1x8x1024x1024x1024 w8x8x3x3x3 pad1")
+    problem = core.parse("conv3d:fwd x1x8x1024x1024x1024 w8x8x3x3x3 pad1")
     found = planner.search(problem, 1 << 45, planner.H200)
     assert found.ranked[0].cost["steps"] > 1
     for one in found.ranked:
-        tile = doors.tile_shape(problem, one.tiling)  # a short one is no larger
+        tile = core.tile_shape(problem, one.tiling)  # a short one is no larger
         assert tile.n * tile.g * tile.c * math.prod(tile.input) < 2**31 - 1
         assert tile.n * tile.g * tile.k * math.prod(tile.out) < 2**31 - 1
 
@@ -368,10 +368,10 @@ def test_types_of_tiles():
     except with oneDNN; the bias's gradient is summed in doubles."""
 
     def slots(text: str, engine: str, **lengths) -> int:
-        problem = doors.parse(text)
-        length = [lengths.get(axis, 2**40) for axis in doors.AXES]
-        tiling = doors.make_tiling(problem, length, engine == DIRECT)
-        return planner.estimate(problem, tiling, [1] * len(doors.OPERANDS), engine)
+        problem = core.parse(text)
+        length = [lengths.get(axis, 2**40) for axis in core.AXES]
+        tiling = core.make_tiling(problem, length, engine == DIRECT)
+        return planner.estimate(problem, tiling, [1] * len(core.OPERANDS), engine)
 
     image = "x4x32x8x8 w32x32x1x1"  # x and y: 8192 elements, w: 1024
     assert slots(f"conv2d:fwd {image} bf16", ONEDNN) == 2 * (8192 + 8192 + 1024)
@@ -398,12 +398,12 @@ def test_types_of_tiles():
 )
 def test_searching_considers_a_bounded_number(text, limit):
     """Time is measured elsewhere; what it is spent on is counted here."""
-    assert planner.search(doors.parse(text), 64 << 20).considered <= limit
+    assert planner.search(core.parse(text), 64 << 20).considered <= limit
 
 
 @pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_filter"])
 def test_an_engine_that_cannot_lead_is_looked_at_briefly(direction):
-    problem = doors.parse(f"conv2d:{direction} x64x256x56x56 w256x256x3x3 pad1")
+    problem = core.parse(f"conv2d:{direction} x64x256x56x56 w256x256x3x3 pad1")
     rates = {f"onednn/f32/{direction}": 1e14, f"direct/f32/{direction}": 1e11}
     profile = dataclasses.replace(planner.H200, flops=rates)
     alone, both = (
@@ -420,12 +420,12 @@ def test_an_engine_that_cannot_lead_is_looked_at_briefly(direction):
 @pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_filter"])
 def test_what_moves_again_has_a_spare_slot_where_that_costs_nothing(direction):
     """Arithmetic that is slower than predicted is then hidden all the same."""
-    problem = doors.parse(f"conv2d:{direction} x256x256x28x28 w512x256x3x3 pad1")
+    problem = core.parse(f"conv2d:{direction} x256x256x28x28 w512x256x3x3 pad1")
     best = planner.search(problem, 2 << 30, planner.H200, engines="cudnn+symmetric").ranked[0]
     assert best.cost["steps"] > 8
-    for operand in (doors.X, doors.W, doors.Y):
+    for operand in (core.X, core.W, core.Y):
         counts = enumerate(best.counts())
-        again = any(count > 1 and doors.moves(problem, operand, axis) for axis, count in counts)
+        again = any(count > 1 and core.moves(problem, operand, axis) for axis, count in counts)
         assert not again or best.depths[operand] >= 2
 
 
@@ -435,7 +435,7 @@ FEW_TILES = dataclasses.replace(planner.H200, flops_fallback=60e12, run_seconds=
 
 @pytest.mark.parametrize("direction", ["fwd", "bwd_data"])
 def test_ends_are_short_where_that_is_clearly_faster(direction):
-    problem = doors.parse(f"conv2d:{direction} x256x256x56x56 w256x256x3x3 pad1")
+    problem = core.parse(f"conv2d:{direction} x256x256x56x56 w256x256x3x3 pad1")
     engine = "cudnn+symmetric"
     best = planner.search(problem, 2 << 30, FEW_TILES, engine).ranked[0]
     taper = best.tiling.taper
@@ -445,24 +445,24 @@ def test_ends_are_short_where_that_is_clearly_faster(direction):
     for pieces in range(1, 2 * best.counts()[taper.axis]):
         length = list(best.tiling.length)
         length[taper.axis] = -(-best.tiling.extent[taper.axis] // pieces)
-        other = planner.price(problem, doors.make_tiling(problem, length), *run)
+        other = planner.price(problem, core.make_tiling(problem, length), *run)
         assert other["seconds"] > best.seconds / 0.995
 
 
 @pytest.mark.parametrize("run_seconds", [0.02, 0.05])
 def test_tiles_between_short_ends_stay_below_what_engines_can_index(run_seconds):
     """They may be longer than those of plans without, and here would like to."""
-    problem = doors.parse("conv2d:fwd x64x64x2048x2048 w64x64x3x3 pad1")
+    problem = core.parse("conv2d:fwd x64x64x2048x2048 w64x64x3x3 pad1")
     machine = dataclasses.replace(FEW_TILES, flops_fallback=10e12, run_seconds=run_seconds)
     found = planner.search(problem, 1 << 45, machine, "cudnn+symmetric")
     assert any(one.tiling.taper.length for one in found.ranked)
     for one in found.ranked:
-        tile = doors.tile_shape(problem, one.tiling)
+        tile = core.tile_shape(problem, one.tiling)
         assert tile.n * tile.c * math.prod(tile.input) < 2**31 - 1
 
 
 def test_ends_are_not_short_where_engines_take_turns():
-    problem = doors.parse("conv2d:fwd x256x256x56x56 w256x256x3x3 pad1")
+    problem = core.parse("conv2d:fwd x256x256x56x56 w256x256x3x3 pad1")
     machine = dataclasses.replace(FEW_TILES, shared_engines=True)
     found = planner.search(problem, 256 << 20, machine, "cudnn+symmetric")
     assert all(one.cost["steps"] > 1 and not one.tiling.taper.length for one in found.ranked)

@@ -7,7 +7,7 @@ import itertools
 import math
 
 import pytest
-from geometry import doors
+from geometry import core
 from geometry.cases import (
     dense,
     depths,
@@ -22,7 +22,7 @@ from geometry.cases import (
     tapered,
     tilings,
 )
-from geometry.doors import SAVED, Direction, DType
+from geometry.core import SAVED, Direction, DType
 from geometry.simulation import is_short
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -129,7 +129,7 @@ def engines(draw) -> Engine:
 
 
 def words_of(engine: Engine) -> str:
-    """The engine as the door names it."""
+    """The engine as the testing library names it."""
     bounce = f"bounce={engine.bounce_bytes}," if engine.bounce_bytes else ""
     last = "+last" if engine.channels_last else ""
     return f"{bounce}{engine.name}{last}{'+wide' if engine.channels_at_once == 128 else ''}"
@@ -138,7 +138,7 @@ def words_of(engine: Engine) -> str:
 @st.composite
 def strides(draw, problem, operand: int) -> list[int]:
     """Of dimensions in any order of memory, rows sometimes longer than what is used of them."""
-    dims, run, found = doors.dims_of(problem, operand), 1, [0] * 6
+    dims, run, found = core.dims_of(problem, operand), 1, [0] * 6
     for d in draw(st.permutations(range(6))):
         found[d] = run
         run *= dims[d] * draw(st.sampled_from((1, 1, 1, 1, 3, 1000)))
@@ -154,14 +154,14 @@ def cases(draw) -> tuple:
     draw_tables(draw, problem)
     problem.dtype = draw(st.sampled_from(DType))
     problem.math = int(problem.dtype == DType.F32 and draw(st.booleans()))
-    doors.set_pooled(problem)  # slopes are of that type
+    core.set_pooled(problem)  # slopes are of that type
     memory = draw(st.sampled_from(("dense", "channels last", "any")))
-    for operand in (i for i in range(SAVED) if doors.uses(problem, i)):
-        dims = doors.dims_of(problem, operand)
+    for operand in (i for i in range(SAVED) if core.uses(problem, i)):
+        dims = core.dims_of(problem, operand)
         if memory == "any":
             problem.stride[operand][:] = draw(strides(problem, operand))
         elif memory == "channels last":
-            problem.stride[operand][:] = doors.strides_of(dims, True)
+            problem.stride[operand][:] = core.strides_of(dims, True)
     engine = draw(engines())
     places = st.sampled_from((ON_HOST, ON_HOST, ON_HOST, ON_DEVICE, IS_TILE, PAGEABLE, IN_FILE))
     tiers = draw(
@@ -190,11 +190,11 @@ def long_cases(draw) -> tuple:
     if draw(st.booleans()):
         draw_pool(draw, problem)
         dense(problem)
-    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length = list(core.make_tiling(problem, [2**40] * 7).extent)
     length[5] = draw(st.integers(1, 3))
     if draw(st.booleans()):
         length[draw(st.sampled_from((0, 2, 3)))] = 1
-    tiling = doors.make_tiling(problem, length, draw(st.booleans()))
+    tiling = core.make_tiling(problem, length, draw(st.booleans()))
     if draw(st.booleans()):
         tiling = draw(tapered(problem, tiling, 5))
     order = draw(orders(problem))
@@ -226,15 +226,15 @@ def test_prices_are_what_the_simulation_takes(case):
 
 def test_a_transfer_of_nothing_has_no_rows():
     """It used to have a far row that was none of its rows, and so one near row too few."""
-    problem = doors.parse("conv2d:bwd_filter x1x1x1x4 w1x1x1x1 pad1x0")
-    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 4])
+    problem = core.parse("conv2d:bwd_filter x1x1x1x4 w1x1x1x1 pad1x0")
+    tiling = core.make_tiling(problem, [1, 1, 1, 1, 1, 1, 4])
     profile = Profile(
         fetch_bytes_per_second=1e6, copy_seconds=1e-6, fetch_row_bytes=8, far_fetch_row_bytes=800
     )
-    run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile)
+    run = (problem, tiling, core.default_order(problem), [1] * len(core.OPERANDS), profile)
     price = planner.price(*run, engines=planner.DIRECT)
     rows = 1 + 3  # x has padding above and below its only row, dy has three rows
-    copies = 2 * doors.counts(tiling)[5]
+    copies = 2 * core.counts(tiling)[5]
     assert price["fetch_seconds"] == pytest.approx(copies * 1e-6 + rows * (16 + 800) / 1e6)
 
 
@@ -247,12 +247,12 @@ def test_tiles_are_cut_alike(run):
     lengths = dict(zip(AXES, cut.length, strict=True))
     tiling = Tiling(problem, lengths, all_as_data(cut), taper_of(cut))
     assert list(tiling.lengths.values()) == list(cut.length)
-    assert list(tiling.counts.values()) == doors.counts(cut)
+    assert list(tiling.counts.values()) == core.counts(cut)
     for index in itertools.product(*map(range, tiling.counts.values())):
-        shape = doors.tile_shape(native, cut, is_short(cut, index))
+        shape = core.tile_shape(native, cut, is_short(cut, index))
         assert tiling.outputs(dict(zip(AXES, index, strict=True))) == math.prod(shape.out)
         for operand in (*problem.inputs, *problem.written):
-            box = doors.region(native, cut, OPERANDS.index(operand), index)
+            box = core.region(native, cut, OPERANDS.index(operand), index)
             spans = tiling.spans(operand, dict(zip(AXES, index, strict=True)))
             assert [span.origin for span in spans] == list(box.origin)
             assert [span.extent for span in spans] == list(box.extent)
@@ -306,17 +306,17 @@ def test_short_ends_gain_nothing_where_both_directions_take_as_long(taper):
     is drained alone. Ends of 2: the first is fetched until 2 and drained until 4.2, the second
     is fetched until 6.2; until 10.6 the third is fetched and the second drained; the fourth is
     fetched until 12.8, the third drained until 14.8, and the fourth then."""
-    problem = doors.parse("conv2d:fwd x12x1x10x10 w1x1x1x1")
-    tiling = doors.make_tiling(problem, [4, 1, 1, 1, 1, 10, 10])
+    problem = core.parse("conv2d:fwd x12x1x10x10 w1x1x1x1")
+    tiling = core.make_tiling(problem, [4, 1, 1, 1, 1, 10, 10])
     if taper:
-        doors.taper(problem, tiling, 0, taper)
+        core.taper(problem, tiling, 0, taper)
     profile = Profile(
         fetch_bytes_per_second=400, drain_bytes_per_second=400, both_bytes_per_second=800 / 1.1,
         copy_seconds=0, **NO_ROWS, run_seconds=0, flops_fallback=1e12,
         move_bytes_per_second=1e12, hop_seconds=0, step_seconds=0,
     )  # fmt: skip
     tiers = [ON_HOST, IS_TILE, *HOST[2:]]
-    run = problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile
+    run = problem, tiling, core.default_order(problem), [2] * len(core.OPERANDS), profile
     price = planner.price(*run, engines=planner.DIRECT, tiers=tiers)
     assert price["seconds"] == pytest.approx(16.8)
     assert simulated(*run, tiers).seconds == pytest.approx(16.8)
@@ -331,8 +331,8 @@ def test_waiting_for_ever_is_an_error():
 
 def test_three_engines_work_at_the_same_time():
     """By hand: tiles of 1 s to fetch, 2 s to compute, 3 s to drain, in two slots each."""
-    problem = doors.parse("conv2d:fwd x4x1x10x10 w1x1x1x1")
-    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 10, 10])
+    problem = core.parse("conv2d:fwd x4x1x10x10 w1x1x1x1")
+    tiling = core.make_tiling(problem, [1, 1, 1, 1, 1, 10, 10])
     free = {"copy_seconds": 0, **NO_ROWS, "hop_seconds": 0.0}
     profile = Profile(
         **free, fetch_bytes_per_second=400, drain_bytes_per_second=400 / 3, flops_fallback=100,
@@ -340,11 +340,11 @@ def test_three_engines_work_at_the_same_time():
     )  # fmt: skip
     tiers = [ON_HOST, IS_TILE, *HOST[2:]]
     outcome = simulated(
-        problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile, tiers
+        problem, tiling, core.default_order(problem), [2] * len(core.OPERANDS), profile, tiers
     )
     assert outcome.pipeline_seconds == pytest.approx(1 + 2 + 4 * 3)
     assert math.isclose(outcome.compute_seconds, 8)
     waiting = simulated(
-        problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile, tiers
+        problem, tiling, core.default_order(problem), [1] * len(core.OPERANDS), profile, tiers
     )
     assert waiting.pipeline_seconds == pytest.approx(1 + 4 * (2 + 3))

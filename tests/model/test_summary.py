@@ -99,7 +99,7 @@ def test_the_plan_is_the_searchs_best(name, tmp_path):
     found = plan(text, machine, 65536, tmp_path)
     known = {"onednn": planner.ONEDNN, "direct": planner.DIRECT}
     engines = ",".join(known[engine] for engine in known if f"{engine}/f32/fwd" in machine.flops)
-    problem = planner.doors.parse(text)
+    problem = planner.core.parse(text)
     best = planner.search(problem, 65536, machine, engines=engines)
     assert found.predicted_seconds == best.ranked[0].seconds
     others = [one["predicted_seconds"] for one in found.runners_up]
@@ -321,7 +321,7 @@ def test_to_lean_on_a_rate_is_to_change_with_it(problem, budget, known, step, tm
     flops = {f"direct/f32/{way}": 1e10 for way in ("fwd", "bwd_data", "bwd_filter")}
     passes = dict.fromkeys(("direct/nchw/finish", "direct/nchw/pool"), 1e10)
     machine = Profile(step_seconds=10**step, flops=flops, wires=passes)
-    parsed = planner.doors.parse(problem)
+    parsed = planner.core.parse(problem)
     best = planner.search(parsed, 2**budget, machine, engines=planner.DIRECT).ranked[0]
     times = [key for key in best.cost if key.endswith("seconds")]
 

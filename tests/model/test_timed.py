@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable
 
 import pytest
-from geometry import doors
+from geometry import core
 from model import planner
 from model.planner import Profile
 
 ENGINE = "plain+symmetric+invariant"
-PROBLEM = doors.parse("conv2d:fwd x32x8x24x24 w8x8x3x3 pad1")
+PROBLEM = core.parse("conv2d:fwd x32x8x24x24 w8x8x3x3 pad1")
 BUDGET = 200_000
 FAST = Profile(flops_fallback=1e12)  # hides all arithmetic behind the wire
 
@@ -191,7 +191,7 @@ def test_measuring_keeps_the_first_where_nothing_is_faster():
 
 
 # Arithmetic takes longest, and by the profile tiles of half of the filters are somewhat slower.
-FILTERS = doors.parse("conv2d:fwd x64x64x24x24 w64x64x3x3 pad1")
+FILTERS = core.parse("conv2d:fwd x64x64x24x24 w64x64x3x3 pad1")
 ROOM = 4_000_000
 WHOLE_RATE, HALF_RATE = 1e8, 0.9e8
 HALVES_SLOWER = Profile(
@@ -288,7 +288,7 @@ def misled(rates: dict[tuple[int, int], float]) -> Profile:
 
 def test_tiles_of_more_channels_may_be_as_fast_as_those_of_fewer():
     """All that were measured of 64 channels are slow, so the best plan cuts them in two."""
-    problem, budget = doors.parse("conv2d:fwd x16x64x24x24 w64x64x3x3 pad1"), 900_000
+    problem, budget = core.parse("conv2d:fwd x16x64x24x24 w64x64x3x3 pad1"), 900_000
     rates = {(32, 2000): 1e12, (32, 40000): 1e12, (64, 2000): 1e9, (64, 40000): 1e9}
     wrong = misled(rates)
     first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
@@ -300,7 +300,7 @@ def test_tiles_of_more_channels_may_be_as_fast_as_those_of_fewer():
 
 def test_tiles_of_few_channels_may_be_as_fast_as_those_of_more():
     """The line through the rates of 64 and of 128 channels has tiles of 3 be very slow."""
-    problem, budget = doors.parse("conv2d:fwd x16x3x24x24 w64x3x3x3 pad1"), 900_000
+    problem, budget = core.parse("conv2d:fwd x16x3x24x24 w64x3x3x3 pad1"), 900_000
     rates = {(64, 2000): 2e10, (64, 40000): 1e10, (128, 2000): 4e10, (128, 40000): 4e10}
     wrong = misled(rates)
     first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
@@ -315,7 +315,7 @@ def test_tiles_of_few_channels_may_be_as_fast_as_those_of_more():
 def test_what_a_tile_teaches_goes_for_others_with_as_many_channels(budget):
     """Cut in two, the filters' tiles are slower than squares of 32 channels are, of any size; whole
     they are faster than those of 64. Creeping from size to size would not find out."""
-    problem = doors.parse("conv2d:fwd x16x64x24x24 w64x64x3x3 pad1")
+    problem = core.parse("conv2d:fwd x16x64x24x24 w64x64x3x3 pad1")
     sizes = {2_000: 0.7, 8_000: 0.8, 32_000: 0.9, 128_000: 1.0}
     wrong = Profile(
         tiles={
@@ -340,7 +340,7 @@ def test_what_a_tile_teaches_goes_for_others_with_as_many_channels(budget):
 def test_a_length_is_found_whose_blocks_fill_the_device(pixels):
     """132 blocks of so many pixels and of 128 channels run at a time, so that rates go up and down
     with a tile's length, and by the profile all lengths are alike."""
-    problem = doors.parse("conv2d:bwd_data x256x256x56x56 w256x256x3x3 pad1")
+    problem = core.parse("conv2d:bwd_data x256x256x56x56 w256x256x3x3 pad1")
     rates = {(128, 29e12), (512, 39e12)}
     tiles = {
         f"{channels} {size} plain/f32/bwd_data": rate

@@ -5,10 +5,10 @@ import os
 from typing import Any
 
 
-def call(door: str, *arguments: Any) -> None:
+def call(function: str, *arguments: Any) -> None:
     library = ctypes.CDLL(os.environ["OOCDNN_TESTING_LIBRARY"])
     message = ctypes.create_string_buffer(4096)
-    code = getattr(library, f"oocdnn_testing_cpu_{door}")(
+    code = getattr(library, f"oocdnn_testing_cpu_{function}")(
         *arguments, message, ctypes.c_int64(len(message))
     )
     assert code == 0, message.value.decode()

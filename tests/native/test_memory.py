@@ -19,5 +19,5 @@ def test_nth_allocation_fails() -> None:
 @pytest.mark.parametrize("where", ["job", "call"])
 def test_what_is_thrown_becomes_a_status(where: str) -> None:
     message = ctypes.create_string_buffer(4096)
-    door = getattr(ctypes.CDLL(str(LIBRARY)), f"oocdnn_testing_thrown_in_{where}")
-    assert door(message, ctypes.c_int64(len(message))) == 0, message.value.decode()
+    function = getattr(ctypes.CDLL(str(LIBRARY)), f"oocdnn_testing_thrown_in_{where}")
+    assert function(message, ctypes.c_int64(len(message))) == 0, message.value.decode()

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import doors
-from conformance.doors import play
+from conformance import core
+from conformance.core import play
 
 import oocdnn
 
@@ -25,7 +25,7 @@ KINDS = ("allocate", "allocate_host", "create", "copy", "run", "event", "prepare
 
 def reports(scene: str, device: str) -> list[str]:
     outcome = play(scene, device)
-    assert outcome.code == doors.OK, outcome.message
+    assert outcome.code == core.OK, outcome.message
     return outcome.text.splitlines()
 
 
@@ -88,7 +88,7 @@ def test_check_lists_what_was_never_given_back() -> None:
 
 def counts(device: str) -> dict[str, int]:
     outcome = play("calls", device)
-    assert outcome.code == doors.OK, outcome.message
+    assert outcome.code == core.OK, outcome.message
     return dict(zip(KINDS, map(int, outcome.text.split()), strict=True))
 
 
@@ -107,9 +107,9 @@ def test_every_call_can_fail_and_leaves_nothing_behind(kind: str, sticky: str) -
     memory = kind.startswith("allocate")
     for nth in range(1, counts("fault(cpu:direct)")[kind] + 1):
         outcome = play("calls", f"fault:{kind}:{nth}{sticky}(check(cpu:direct))")
-        if kind == "event" and outcome.code == doors.OK:
+        if kind == "event" and outcome.code == core.OK:
             continue  # what failed was the last wait of the cleaning up, which nobody asks about
-        assert outcome.code == (doors.OUT_OF_MEMORY if memory else doors.DEVICE_ERROR)
+        assert outcome.code == (core.OUT_OF_MEMORY if memory else core.DEVICE_ERROR)
         assert outcome.message.startswith("injected fault: ")
         assert outcome.message.endswith(f"#{nth}")
         assert len(outcome.text.split("\n")[0].split()) == len(KINDS), outcome.text
@@ -131,7 +131,7 @@ def test_a_sticky_fault_stays(sticky: bool) -> None:
 
 def test_limit_is_a_result_with_numbers() -> None:
     outcome = play("exhaust", "limit:5500(cpu)")
-    assert outcome.code == doors.OUT_OF_MEMORY
+    assert outcome.code == core.OUT_OF_MEMORY
     assert outcome.text == "5 buffers, 500 free, least 6000"
     for number in ("1000 bytes requested", "5000 held", "limited to 5500"):
         assert number in outcome.message
@@ -154,7 +154,7 @@ def spans(trace: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize("device", ["trace(cpu:direct)", "trace(null)", "trace(check(cpu))"])
 def test_trace_has_a_track_for_each_stream(device: str) -> None:
     outcome = play("trace", device)
-    assert outcome.code == doors.OK, outcome.message
+    assert outcome.code == core.OK, outcome.message
     first, second = json.loads(outcome.text)
     tracks = spans(first)
     assert [span["name"] for span in tracks["fetch"]] == [f"fetch x {i}" for i in range(STEPS)]

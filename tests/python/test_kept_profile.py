@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from geometry import doors
+from geometry import core
 from model import planner
 
 import oocdnn
@@ -36,7 +36,7 @@ def read(file):
 def machine(file, what="plan", device="cpu:direct", direction="fwd", steps=0) -> tuple[int, str]:
     """One thing done with the device's profile: its code and text."""
     text = ctypes.create_string_buffer(4096)
-    problem = doors.parse(PROBLEM.format(direction))
+    problem = core.parse(PROBLEM.format(direction))
     code = planner.library().oocdnn_testing_machine_profile(
         device.encode(), str(file).encode(), what.encode(), ctypes.byref(problem),
         ctypes.c_int(steps), text, ctypes.c_int64(len(text)),

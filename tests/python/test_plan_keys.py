@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from geometry import doors
+from geometry import core
 from model import planner
 
 import oocdnn
@@ -56,7 +56,7 @@ def listed(problem: str) -> dict[str, bool]:
     library = planner.library()
     library.oocdnn_testing_key_fields.restype = None
     library.oocdnn_testing_key_fields(
-        ctypes.byref(doors.parse(problem)), text, ctypes.c_int64(len(text))
+        ctypes.byref(core.parse(problem)), text, ctypes.c_int64(len(text))
     )
     lines = text.value.decode().splitlines()
     return {line.removesuffix(" same"): line.endswith(" same") for line in lines}
@@ -80,7 +80,7 @@ def test_every_field_changes_the_key():
 
 
 def test_where_operands_lie_and_the_workspace_change_the_key():
-    problem = doors.parse("conv2d:fwd x2x4x6x7 w4x4x3x3 pad1")
+    problem = core.parse("conv2d:fwd x2x4x6x7 w4x4x3x3 pad1")
 
     def same(home: int = -1, in_place: int = -1, workspace: int = 2**63 - 1) -> bool:
         made = planner.library().oocdnn_testing_same_key(
@@ -166,7 +166,7 @@ def differing(first: str, second: str) -> list[str]:
     text = ctypes.create_string_buffer(1 << 12)
     library = planner.library()
     library.oocdnn_testing_differing_fields.restype = None
-    problems = (ctypes.byref(doors.parse(problem)) for problem in (first, second))
+    problems = (ctypes.byref(core.parse(problem)) for problem in (first, second))
     library.oocdnn_testing_differing_fields(*problems, text, ctypes.c_int64(len(text)))
     return text.value.decode().split()
 

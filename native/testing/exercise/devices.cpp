@@ -1,5 +1,5 @@
-// Devices and the tile loop, through the doors of the testing library: every conformance case and
-// random plans, on devices of several threads at once.
+// Devices and the tile loop, through the functions of the testing library: every conformance case
+// and random plans, on devices of several threads at once.
 #include <cstdint>
 #include <iterator>
 #include <string>

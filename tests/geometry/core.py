@@ -1,4 +1,4 @@
-"""The native geometry, seen from Python: mirrors of its structures and the testing doors."""
+"""The native geometry, seen from Python: its structures and the testing library's functions."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Step(Structure):
 
 
 class Refused(Exception):
-    """A door answered with an error: its code and its text."""
+    """A function answered with an error: its code and its text."""
 
     def __init__(self, code: int, text: str):
         super().__init__(text)
@@ -174,8 +174,8 @@ def library() -> ctypes.CDLL:
         POINTER(Problem), POINTER(Tiling), Order, PerOperand, POINTER(Step), c_int64,
     ]  # fmt: skip
     for name in ("parse_problem", "parse_placement"):
-        door = getattr(loaded, f"oocdnn_testing_{name}")
-        door.argtypes = [c_char_p, c_int64, ctypes.c_void_p, c_char_p, c_int64]
+        function = getattr(loaded, f"oocdnn_testing_{name}")
+        function.argtypes = [c_char_p, c_int64, ctypes.c_void_p, c_char_p, c_int64]
     sizes = (c_int64 * 4)()
     loaded.oocdnn_testing_sizes(sizes)
     mirrors = [ctypes.sizeof(mirror) for mirror in (Problem, Tiling, Box, Step)]

@@ -1,4 +1,4 @@
-// What C doors of the testing library share: their linkage, and how a Status crosses.
+// What C functions of the testing library share: their linkage, and how a Status crosses.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 #include "base/status.hpp"
 
-#define OOC_DOOR extern "C" __attribute__((visibility("default")))
+#define OOC_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace oocdnn::testing {
 

@@ -1,5 +1,5 @@
-// C doors to one Device at a time, for tests/gpu: memory, one stream, copies, engines, finishing.
-// Any device serves; the CPU device runs the same scripts where there is no GPU.
+// C functions for one Device at a time, for tests/gpu: memory, one stream, copies, engines,
+// finishing. Any device serves; the CPU device runs the same scripts where there is no GPU.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 #include "device/cuda/copy_plan.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/nvrtc.hpp"
-#include "testing/door.hpp"
+#include "testing/export.hpp"
 
 namespace oocdnn {
 namespace {
@@ -22,28 +22,28 @@ struct Rig {
 };
 
 // The structs that cross: plain, eight bytes per field.
-struct DoorView {
+struct RawView {
   void* data;
   int64_t dtype, stride[6];
 };
-struct DoorLayout {
+struct RawLayout {
   int64_t dtype, shape[6], stride[6], bytes;
 };
-struct DoorTransfer {
-  DoorView view;
-  DoorLayout layout;
+struct RawTransfer {
+  RawView view;
+  RawLayout layout;
   int64_t operand, origin[6], extent[6], valid_begin[6], valid_end[6], tile_begin[6], tile_end[6];
   void* tile;
   void* bounce;
   int64_t bounce_bytes;
 };
-struct DoorOp {
+struct RawOp {
   int64_t direction, n, g, k, c, in[3], filter[3], out[3], pad[3], stride[3], dilation[3];
   int64_t dtype, out_dtype, accumulates, math, workspace_limit, first_choice, may_compile;
 };
-struct DoorFinish {
+struct RawFinish {
   void* out;
-  DoorLayout layout;
+  RawLayout layout;
   const void *old, *residual, *bias, *scale;
   double alpha, beta, residual_alpha, parameter;
   int64_t operand, activation;
@@ -57,7 +57,7 @@ Dims DimsFrom(const int64_t (&from)[6]) {
 
 Spatial SpatialFrom(const int64_t (&from)[3]) { return {from[0], from[1], from[2]}; }
 
-TileLayout LayoutFrom(const DoorLayout& from) {
+TileLayout LayoutFrom(const RawLayout& from) {
   TileLayout layout;
   layout.dtype = static_cast<DType>(from.dtype);
   layout.shape = DimsFrom(from.shape);
@@ -66,7 +66,7 @@ TileLayout LayoutFrom(const DoorLayout& from) {
   return layout;
 }
 
-Transfer TransferFrom(const DoorTransfer& from, const TileLayout& layout) {
+Transfer TransferFrom(const RawTransfer& from, const TileLayout& layout) {
   Transfer transfer;
   transfer.view = {from.view.data, static_cast<DType>(from.view.dtype), DimsFrom(from.view.stride)};
   transfer.operand = static_cast<Operand>(from.operand);
@@ -80,7 +80,7 @@ Transfer TransferFrom(const DoorTransfer& from, const TileLayout& layout) {
   return transfer;
 }
 
-TileOp OpFrom(const DoorOp& from) {
+TileOp OpFrom(const RawOp& from) {
   TileOp op;
   op.direction = static_cast<Direction>(from.direction);
   op.shape = {from.n,
@@ -127,7 +127,7 @@ Result<std::unique_ptr<Rig>> MakeRig(const std::string& spec) {
 
 }  // namespace
 
-OOC_DOOR int oocdnn_gpu_open(const char* spec, void** rig, char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_open(const char* spec, void** rig, char* text, int64_t capacity) {
   auto made = MakeRig(spec);
   if (!made.ok()) return Answer(made.status(), text, capacity);
   const Capabilities& has = made.value()->device->capabilities();
@@ -138,25 +138,25 @@ OOC_DOOR int oocdnn_gpu_open(const char* spec, void** rig, char* text, int64_t c
   return 0;
 }
 
-OOC_DOOR void oocdnn_gpu_close(Rig* rig) {
+OOC_EXPORT void oocdnn_gpu_close(Rig* rig) {
   rig->device->DestroyStream(rig->stream);
   delete rig;
 }
 
-OOC_DOOR int64_t oocdnn_gpu_free_bytes(Rig* rig) {
+OOC_EXPORT int64_t oocdnn_gpu_free_bytes(Rig* rig) {
   const auto free = rig->device->FreeBytes();
   return free.ok() ? free.value() : -1;
 }
 
-OOC_DOOR int oocdnn_gpu_allocate(Rig* rig, int host, int64_t bytes, void** memory, char* text,
-                                 int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_allocate(Rig* rig, int host, int64_t bytes, void** memory, char* text,
+                                   int64_t capacity) {
   auto made = host != 0 ? rig->device->AllocateHost(bytes) : rig->device->Allocate(bytes);
   if (!made.ok()) return Answer(made.status(), text, capacity);
   *memory = made.value();
   return 0;
 }
 
-OOC_DOOR void oocdnn_gpu_free(Rig* rig, int host, void* memory, int64_t bytes) {
+OOC_EXPORT void oocdnn_gpu_free(Rig* rig, int host, void* memory, int64_t bytes) {
   if (host != 0) {
     rig->device->FreeHost(memory, bytes);
   } else {
@@ -165,8 +165,8 @@ OOC_DOOR void oocdnn_gpu_free(Rig* rig, int host, void* memory, int64_t bytes) {
 }
 
 // verb: 0 fetch, 1 drain.
-OOC_DOOR int oocdnn_gpu_copy(Rig* rig, int verb, const DoorTransfer* from, char* text,
-                             int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_copy(Rig* rig, int verb, const RawTransfer* from, char* text,
+                               int64_t capacity) {
   const TileLayout layout = LayoutFrom(from->layout);
   const Transfer transfer = TransferFrom(*from, layout);
   return Answer(verb == 0 ? rig->device->Fetch(rig->stream, transfer)
@@ -174,9 +174,9 @@ OOC_DOOR int oocdnn_gpu_copy(Rig* rig, int verb, const DoorTransfer* from, char*
                 text, capacity);
 }
 
-OOC_DOOR int oocdnn_gpu_move(Rig* rig, const DoorLayout* layout_from, const void* from, void* to,
-                             const int64_t* from_begin, const int64_t* to_begin,
-                             const int64_t* extent, char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_move(Rig* rig, const RawLayout* layout_from, const void* from, void* to,
+                               const int64_t* from_begin, const int64_t* to_begin,
+                               const int64_t* extent, char* text, int64_t capacity) {
   const TileLayout layout = LayoutFrom(*layout_from);
   TileMove move;
   move.from = from;
@@ -188,12 +188,12 @@ OOC_DOOR int oocdnn_gpu_move(Rig* rig, const DoorLayout* layout_from, const void
   return Answer(rig->device->Move(rig->stream, move), text, capacity);
 }
 
-OOC_DOOR int oocdnn_gpu_fill(Rig* rig, void* buffer, int64_t bytes, int byte, char* text,
-                             int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_fill(Rig* rig, void* buffer, int64_t bytes, int byte, char* text,
+                               int64_t capacity) {
   return Answer(rig->device->Fill(rig->stream, buffer, bytes, byte), text, capacity);
 }
 
-OOC_DOOR int oocdnn_gpu_finish(Rig* rig, const DoorFinish* from, char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_finish(Rig* rig, const RawFinish* from, char* text, int64_t capacity) {
   const TileLayout layout = LayoutFrom(from->layout);
   FinishArgs args;
   args.out = from->out;
@@ -214,8 +214,8 @@ OOC_DOOR int oocdnn_gpu_finish(Rig* rig, const DoorFinish* from, char* text, int
   return Answer(rig->device->Finish(rig->stream, args), text, capacity);
 }
 
-OOC_DOOR int oocdnn_gpu_prepare(Rig* rig, int engine, const DoorOp* from, void** executable,
-                                char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_prepare(Rig* rig, int engine, const RawOp* from, void** executable,
+                                  char* text, int64_t capacity) {
   auto made = rig->device->Prepare(engine, OpFrom(*from));
   if (!made.ok()) return Answer(made.status(), text, capacity);
   CopyText(made.value()->engine(), text, capacity);
@@ -223,7 +223,7 @@ OOC_DOOR int oocdnn_gpu_prepare(Rig* rig, int engine, const DoorOp* from, void**
   return 0;
 }
 
-OOC_DOOR void oocdnn_gpu_layout(const Executable* executable, int operand, DoorLayout* to) {
+OOC_EXPORT void oocdnn_gpu_layout(const Executable* executable, int operand, RawLayout* to) {
   const TileLayout& layout = executable->layout(static_cast<Operand>(operand));
   to->dtype = static_cast<int64_t>(layout.dtype);
   std::copy(layout.shape.begin(), layout.shape.end(), to->shape);
@@ -231,13 +231,13 @@ OOC_DOOR void oocdnn_gpu_layout(const Executable* executable, int operand, DoorL
   to->bytes = layout.bytes;
 }
 
-OOC_DOOR int64_t oocdnn_gpu_workspace(const Executable* executable) {
+OOC_EXPORT int64_t oocdnn_gpu_workspace(const Executable* executable) {
   return executable->workspace_bytes();
 }
 
 // `tiles`: kX, kW, kY, kBias.
-OOC_DOOR int oocdnn_gpu_run(Rig* rig, Executable* executable, void* const* tiles, void* workspace,
-                            int accumulate, char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_run(Rig* rig, Executable* executable, void* const* tiles, void* workspace,
+                              int accumulate, char* text, int64_t capacity) {
   RunArgs args;
   for (int i = 0; i < 4; ++i) args.tile[static_cast<size_t>(i)] = tiles[i];
   args.workspace = workspace;
@@ -245,17 +245,19 @@ OOC_DOOR int oocdnn_gpu_run(Rig* rig, Executable* executable, void* const* tiles
   return Answer(rig->device->Run(rig->stream, *executable, args), text, capacity);
 }
 
-OOC_DOOR void oocdnn_gpu_destroy(Executable* executable) { delete executable; }
+OOC_EXPORT void oocdnn_gpu_destroy(Executable* executable) { delete executable; }
 
-OOC_DOOR int oocdnn_gpu_synchronize(Rig* rig, char* text, int64_t capacity) {
+OOC_EXPORT int oocdnn_gpu_synchronize(Rig* rig, char* text, int64_t capacity) {
   return Answer(rig->device->SynchronizeStream(rig->stream), text, capacity);
 }
 
-OOC_DOOR double oocdnn_gpu_busy_seconds(Rig* rig) { return rig->device->BusySeconds(rig->stream); }
+OOC_EXPORT double oocdnn_gpu_busy_seconds(Rig* rig) {
+  return rig->device->BusySeconds(rig->stream);
+}
 
 // Bytes of the kernels compiled by NVRTC for sm_<major><minor>, or the negative code.
-OOC_DOOR int64_t oocdnn_gpu_compile(int major, int minor, const char* nvrtc, const char* cache,
-                                    char* text, int64_t capacity) {
+OOC_EXPORT int64_t oocdnn_gpu_compile(int major, int minor, const char* nvrtc, const char* cache,
+                                      char* text, int64_t capacity) {
   const auto binary = cuda::CompiledKernels(major, minor, nvrtc, cache);
   if (!binary.ok()) return -Answer(binary.status(), text, capacity);
   return static_cast<int64_t>(binary.value().size());
@@ -263,7 +265,7 @@ OOC_DOOR int64_t oocdnn_gpu_compile(int major, int minor, const char* nvrtc, con
 
 // How the CUDA device would do the copy: 0 nothing, 1 copy engine, 2 rows, 3 transpose; `calls` and
 // `vector` (elements of one access on the view's side) in numbers[0..1].
-OOC_DOOR int oocdnn_gpu_method(const DoorTransfer* from, int verb, int host, int64_t* numbers) {
+OOC_EXPORT int oocdnn_gpu_method(const RawTransfer* from, int verb, int host, int64_t* numbers) {
   using namespace cuda;  // NOLINT(google-build-using-namespace)
   const TileLayout layout = LayoutFrom(from->layout);
   const Side wire = verb == 0 ? Side::kFrom : Side::kTo;

@@ -1,4 +1,4 @@
-"""The testing doors of devices: conformance cases by name, and scenes for the wrapping devices."""
+"""The testing library on devices: conformance cases by name, scenes for the wrapping devices."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def library() -> ctypes.CDLL:
     path = os.environ.get("OOCDNN_TESTING_LIBRARY")
     if not path:
         raise RuntimeError("OOCDNN_TESTING_LIBRARY must name the testing library (see the build)")
-    doors = ctypes.CDLL(path)
+    core = ctypes.CDLL(path)
     for name in ("conformance_name", "lie_name"):
-        door = getattr(doors, f"oocdnn_testing_{name}")
-        door.restype = c_char_p
-        door.argtypes = [c_int]
-    doors.oocdnn_testing_device.argtypes = [c_char_p, c_char_p, c_int64]
-    doors.oocdnn_testing_conformance_run.argtypes = [c_char_p, c_int, c_char_p, c_int64]
-    doors.oocdnn_testing_play.argtypes = [c_char_p, c_char_p, c_char_p, c_int64, c_char_p, c_int64]
-    return doors
+        function = getattr(core, f"oocdnn_testing_{name}")
+        function.restype = c_char_p
+        function.argtypes = [c_int]
+    core.oocdnn_testing_device.argtypes = [c_char_p, c_char_p, c_int64]
+    core.oocdnn_testing_conformance_run.argtypes = [c_char_p, c_int, c_char_p, c_int64]
+    core.oocdnn_testing_play.argtypes = [c_char_p, c_char_p, c_char_p, c_int64, c_char_p, c_int64]
+    return core
 
 
 @functools.cache
 def cases() -> dict[str, int]:
     """The names of all conformance cases, each with its number."""
-    doors = library()
-    numbers = range(doors.oocdnn_testing_conformance_count())
-    return {doors.oocdnn_testing_conformance_name(i).decode(): i for i in numbers}
+    core = library()
+    numbers = range(core.oocdnn_testing_conformance_count())
+    return {core.oocdnn_testing_conformance_name(i).decode(): i for i in numbers}
 
 
 def lies() -> set[str]:

@@ -1,4 +1,4 @@
-"""ctypes over the doors of device_doors.cpp: a device, its one stream, arrays in its reach."""
+"""ctypes over device_functions.cpp: a device, its one stream, arrays in its reach."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Finish(Structure):
     ]
 
 
-class DoorError(RuntimeError):
-    """A door answered with a status; `code` is its number."""
+class CoreError(RuntimeError):
+    """A function answered with a status; `code` is its number."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -134,7 +134,7 @@ class Rig:
     def _try(self, name: str, *args: Any) -> None:
         code = getattr(self.lib, "oocdnn_gpu_" + name)(*args, self.text, c_int64(_TEXT))
         if code != 0:
-            raise DoorError(code, self.text.value.decode())
+            raise CoreError(code, self.text.value.decode())
 
     def close(self) -> None:
         for executable in self.executables:
@@ -190,7 +190,7 @@ class Rig:
             try:
                 self._try("prepare", self.handle, number, byref(op), byref(executable))
                 break
-            except DoorError as error:
+            except CoreError as error:
                 if name in (engine, self.engines[-1]) or error.code != UNSUPPORTED:
                     raise
         self.executables.append(executable)
