@@ -206,7 +206,7 @@ bool Scheduler::Walk(const Cutoff& cutoff) {
   return true;
 }
 
-// Of neighbours that pass the limit only the rise counts, so that each peak counts once.
+// Adds the rise of the excess since the last position, so that each peak counts once.
 void Scheduler::CountExcess(size_t position) {
   const int64_t bytes = bytes_.At(position);
   totals_.peak_bytes = std::max(totals_.peak_bytes, bytes);

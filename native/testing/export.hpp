@@ -1,4 +1,4 @@
-// What C functions of the testing library share: their linkage, and how a Status crosses.
+// Linkage of the testing library's C functions, and conversion of a Status to a code and a text.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How C functions of the planner are asked.
+// Plan requests from the arguments of the testing library's C functions.
 #pragma once
 
 #include <string>

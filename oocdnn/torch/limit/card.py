@@ -104,8 +104,8 @@ class Card(Protocol):
         """Frees them."""
 
     def quiet(self) -> bool:
-        """Whether only this thread and the compute stream may use the device's memory now: there is
-        no backward pass, no other thread, and no CUDA graph, which keeps addresses."""
+        """True if no backward pass, other thread, other stream or CUDA graph may use the device's
+        memory now."""
 
     def free_workspaces(self) -> None:
         """Frees what libraries hold for their operations, where they allocate it anew at the next

@@ -67,8 +67,7 @@ class Entry:
         """References to the device's bytes besides the entry's own."""
         if self.storage is None:
             return 0
-        held = self.storage.untyped_storage()
-        return int(torch._C._storage_Use_Count(held._cdata)) - 2  # the entry's tensor and `held`
+        return users_of(self.storage.untyped_storage()) - 1
 
 
 class Packed:
@@ -180,6 +179,11 @@ def label_of(tensor: Tensor) -> str:
 def storage_bytes(tensor: Tensor) -> int:
     """Size of a tensor's storage in bytes; -1 if it has no storage, for example a sparse one."""
     return tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else -1
+
+
+def users_of(storage: torch.UntypedStorage) -> int:
+    """Number of references to a storage, without the one that is given."""
+    return int(torch._C._storage_Use_Count(storage._cdata)) - 1
 
 
 def bytes_of(tensor: Tensor) -> Tensor:

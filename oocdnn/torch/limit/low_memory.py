@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.entry import bytes_of
+from oocdnn.torch.limit.entry import bytes_of, users_of
 from oocdnn.torch.limit.heap.allocator import Allocator, is_small
 from oocdnn.torch.limit.optimizers import gradients, state_bytes
 
@@ -33,8 +33,9 @@ class LowMemory:
         """An optimizer is about to allocate its state. Moves gradients out of its way, fills what
         is free elsewhere, and has libraries allocate their workspaces at low addresses too."""
         self.give()
-        if not self._trim():
-            return
+        heap = self._card.heap()
+        if heap is None or not heap.expandable:
+            return  # addresses are not in the order in which memory is given
         state = 0
         with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's
             state = state_bytes(self._card.device, large=True)
@@ -55,21 +56,13 @@ class LowMemory:
             self._card.give(self._taken.pop())
 
     def _renew(self) -> None:
-        """Has libraries allocate their workspaces anew."""
-        self._trim()
+        """Gives unused memory back to the driver, and has libraries allocate their workspaces
+        anew."""
+        self._card.trim()
         self._fill()
         self._card.free_workspaces()
         self._fill()  # where they were, so that they come elsewhere
         self._card.allocate_workspaces()
-
-    def _trim(self) -> bool:
-        """Gives unused memory back to the driver; False where addresses are not those of expandable
-        segments, so that nothing is given back."""
-        heap = self._card.heap()
-        if heap is None or not heap.expandable:
-            return False
-        self._card.trim()
-        return True
 
     def _fill(self) -> None:
         """Takes what is free in memory that the driver has given."""
@@ -114,8 +107,12 @@ def _large(card: Card) -> list[Tensor]:
             continue
         storage = gradient.untyped_storage()
         nbytes = storage.nbytes()
-        users = int(torch._C._storage_Use_Count(storage._cdata)) - 1  # without `storage`
-        if users == 1 and storage.resizable() and not is_small(nbytes) and nbytes <= room:
+        if (
+            users_of(storage) == 1
+            and storage.resizable()
+            and not is_small(nbytes)
+            and nbytes <= room
+        ):
             found.append(gradient)
             room -= nbytes
     return found

@@ -1,4 +1,4 @@
-"""What optimizers will allocate, and the gradients that they read."""
+"""Bytes of the state that optimizers will allocate, and the gradients of their parameters."""
 
 from __future__ import annotations
 
