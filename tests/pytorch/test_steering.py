@@ -705,14 +705,29 @@ def test_gradients_make_room_for_what_optimizers_keep() -> None:
     card.close()
 
 
+def test_libraries_without_workspaces_are_left_alone() -> None:
+    class Libraries(ModelCard):
+        def allocate_workspaces(self) -> None:
+            raise AssertionError("cuBLAS would load its kernels")
+
+    card = Libraries(Modelled())
+    card.give(card.take(400 * MIB))
+    low = LowMemory(card)
+    low.open()
+    low.give()
+    card.close()
+
+
 def test_workspaces_leave_the_midst_of_what_is_free() -> None:
     class Libraries(ModelCard):
         """Libraries hold one workspace."""
 
         workspace = 0
 
-        def free_workspaces(self) -> None:
-            self.give(self.workspace)
+        def free_workspaces(self) -> bool:
+            if self.workspace:
+                self.give(self.workspace)
+            return bool(self.workspace)
 
         def allocate_workspaces(self) -> None:
             self.workspace = self.take(32 * MIB)

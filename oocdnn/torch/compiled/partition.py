@@ -63,6 +63,7 @@ class Partitioner(CustomPartitionerFn):
             gm.graph = fx_graph_cse(gm.graph)
             outputs = given["num_fwd_outputs"]
             room = room_of(device_of(gm.graph))
+            room.prepare(gm.graph)
             joint = Joint(gm.graph, outputs, room.costs, room.least)
             made = self._plan(joint, room)
             choices = zip(joint.saved, made.schedule.choices, strict=True)

@@ -15,6 +15,9 @@ from oocdnn.torch.limit.card import use_cublas
 from oocdnn.torch.limit.link import measured
 from oocdnn.torch.limit.optimizers import state_bytes
 
+_aten = torch.ops.aten
+_PRODUCTS = {_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten.addbmm, _aten.addmv, _aten.mv}
+
 # Shares of the limit that are left for gaps between the allocator's tensors.
 _GAPS = 0.05
 _STEERED = 0.02  # if the allocator can be steered
@@ -36,13 +39,22 @@ class Room:
         self.costs: Costs
         if device.type == "cuda":
             with _disable_current_modes():  # the compiler's own tensors have no memory
-                # Before anything is in the way: in the first step the workspace of autograd's
-                # thread would be behind that step's tensors. PyTorch compiles without such threads.
-                with torch.enable_grad(), torch.autograd.set_multithreading_enabled(True):
-                    use_cublas(device)
                 self.links, self.costs = [measured(self.card)], Measured(device, self.card)
         else:  # whatever copies take, of which there is no need on the CPU
             self.links, self.costs = [Link(1e10, 1e10, 1.7e10)], Estimated(2e10, 1e11)
+
+    def prepare(self, graph: fx.Graph) -> None:
+        """Has cuBLAS allocate its workspaces if a graph multiplies matrices: in its first step the
+        workspace of autograd's thread would come behind that step's tensors."""
+        if self.device.type != "cuda" or not _multiplies(graph):
+            return
+        # PyTorch compiles under modes of its own, and without autograd's threads.
+        with (
+            _disable_current_modes(),
+            torch.enable_grad(),
+            torch.autograd.set_multithreading_enabled(True),
+        ):
+            use_cublas(self.device)
 
     def within(self, limit: int) -> int:
         """What a limit leaves for the values of a graph, and for gradients: less what is in use
@@ -68,6 +80,11 @@ class Room:
 @cache
 def room_of(device: torch.device) -> Room:
     return Room(device)
+
+
+def _multiplies(graph: fx.Graph) -> bool:
+    """Whether a graph has products of matrices."""
+    return any(getattr(node.target, "overloadpacket", None) in _PRODUCTS for node in graph.nodes)
 
 
 def device_of(graph: fx.Graph) -> torch.device:

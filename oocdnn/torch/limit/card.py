@@ -107,9 +107,9 @@ class Card(Protocol):
         """True if no backward pass, other thread, other stream or CUDA graph may use the device's
         memory now."""
 
-    def free_workspaces(self) -> None:
+    def free_workspaces(self) -> bool:
         """Frees what libraries hold for their operations, where they allocate it anew at the next
-        one."""
+        one. Whether they held any."""
 
     def allocate_workspaces(self) -> None:
         """Has them allocate it, for the compute stream, on this thread and on autograd's."""
@@ -309,9 +309,12 @@ class CudaCard:
         aside = in_backward or self.capturing() or self._current() != self._raw
         return not (aside or _has_threads() or has_pools() or _has_graphs())
 
-    def free_workspaces(self) -> None:
-        if self.quiet():  # PyTorch frees those of all threads, streams and devices
-            torch._C._cuda_clearCublasWorkspaces()
+    def free_workspaces(self) -> bool:
+        if not self.quiet():
+            return False
+        before = self.used()
+        torch._C._cuda_clearCublasWorkspaces()  # of all threads, streams and devices
+        return self.used() < before
 
     def allocate_workspaces(self) -> None:
         if not self.quiet():
@@ -495,8 +498,8 @@ class HostCard:
     def quiet(self) -> bool:
         return True
 
-    def free_workspaces(self) -> None:
-        pass
+    def free_workspaces(self) -> bool:
+        return False
 
     def allocate_workspaces(self) -> None:
         pass

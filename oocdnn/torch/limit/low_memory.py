@@ -56,13 +56,13 @@ class LowMemory:
             self._card.give(self._taken.pop())
 
     def _renew(self) -> None:
-        """Gives unused memory back to the driver, and has libraries allocate their workspaces
-        anew."""
+        """Gives unused memory back to the driver, and has libraries that hold workspaces allocate
+        them anew."""
         self._card.trim()
         self._fill()
-        self._card.free_workspaces()
-        self._fill()  # where they were, so that they come elsewhere
-        self._card.allocate_workspaces()
+        if self._card.free_workspaces():  # else cuBLAS would load its kernels, 128 MiB, for nothing
+            self._fill()  # where they were, so that they come elsewhere
+            self._card.allocate_workspaces()
 
     def _fill(self) -> None:
         """Takes what is free in memory that the driver has given."""
