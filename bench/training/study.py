@@ -161,22 +161,18 @@ class Study:
         if given.activations:
             self.activations()
             return
-        limits = [self._bytes_of(text) for text in wanted if self.needs or not text.endswith("x")]
+        limits = _limits(wanted, self.needs)
         if not given.only_peers:
             for limit in limits:
                 self._attempt("limit", partial(self._within, limit), limit)
         if given.compiled:
-            self.compiled(limits)
+            self.compiled(wanted)
         for name in given.peers:
             self.peer(name, limits)
 
     def _sized(self, images: int) -> None:
         self.case = dataclasses.replace(self.case, images=images)
         self.about["images"] = images
-
-    def _bytes_of(self, text: str) -> int:
-        share = text.endswith("x")
-        return int(float(text.rstrip("x")) * (self.needs if share else GIB))
 
     def _attempt(
         self, way: str, measure: Callable[[], Row], limit: int | None = None, **more: Any
@@ -236,10 +232,12 @@ class Study:
             row["losses_equal"] = row["losses"][:first] == self.plain["losses"]
         return row
 
-    def compiled(self, limits: list[int]) -> None:
-        """The network compiled: in core, and within the limits. The CPU's bytes are not counted."""
+    def compiled(self, wanted: tuple[str, ...]) -> None:
+        """The network compiled: in core, and within the limits, of which shares are those of what
+        the compiled step needs. The CPU's bytes are not counted."""
         core = self._attempt("compiled", self._compiled)
-        for limit in limits:
+        needs = int(core["driver_gib"] * GIB) if core else 0
+        for limit in _limits(wanted, needs):
             self._attempt("compiled limit", partial(self._compiled, limit, core), limit)
 
     def _compiled(self, limit: int | None = None, core: Row | None = None) -> Row:
@@ -522,6 +520,12 @@ class Study:
                 names = ("share", "of_plain", "saved", "saved_of_driver", "activations_gib")
                 told = {name: best[name] for name in names}
                 self.rows.add(self.about | {"way": "least activations", "at_most": most} | told)
+
+
+def _limits(wanted: tuple[str, ...], needs: int) -> list[int]:
+    """Bytes of limits that are given in GiB, or as "0.5x" of the needs if these are known."""
+    shares = [(text.rstrip("x"), text.endswith("x")) for text in wanted]
+    return [int(float(n) * (needs if x else GIB)) for n, x in shares if needs or not x]
 
 
 def _told(plan: Plan, row: Row) -> Row:
