@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -19,10 +20,12 @@ from pytorch.modelled import ModelCard, Modelled
 from torch import nn
 from torch.nn import functional as F
 
+from oocdnn.errors import OutOfMemory
 from oocdnn.network import reserving
 from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
+from oocdnn.torch.limit import low_memory
 from oocdnn.torch.limit import spacers as spacers_module
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap import allocator, reservation
@@ -715,6 +718,43 @@ def test_libraries_without_workspaces_are_left_alone() -> None:
     low = LowMemory(card)
     low.open()
     low.give()
+    card.close()
+
+
+@pytest.mark.parametrize("fails", ["heap", "free_workspaces", "take", "copy", ""])
+def test_what_fails_while_memory_is_made_low_leaves_the_gradients(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only gradients that cannot come back are an error."""
+    model = Modelled()
+    with model:
+        parameter = nn.Parameter(torch.zeros(1024, 1024))
+        parameter.grad = torch.rand(1024, 1024)
+        value, optimizer = parameter.grad.clone(), torch.optim.Adam([parameter])
+        card = ModelCard(model)
+
+        def fail(*_: object) -> NoReturn:
+            raise RuntimeError("it fails")
+
+        def lack(storage: torch.UntypedStorage, nbytes: int) -> None:
+            if nbytes:
+                raise torch.OutOfMemoryError
+            ModelCard.resize(card, storage, nbytes)
+
+        low = LowMemory(card)
+        if fails == "copy":
+            monkeypatch.setattr(low_memory, "_in_host_memory", fail)
+        elif fails:
+            monkeypatch.setattr(card, fails, fail)
+        else:
+            monkeypatch.setattr(card, "resize", lack)
+            with pytest.raises(OutOfMemory, match="1 gradients of 4194304 bytes"):
+                low.open()
+        if fails:
+            low.open()
+            assert torch.equal(parameter.grad, value)
+        low.give()
+        del optimizer
     card.close()
 
 

@@ -145,8 +145,7 @@ class _First:
             self._hook = register_optimizer_step_pre_hook(self._optimizes)
 
     def _optimizes(self, *_: Any) -> None:
-        with suppress(Exception):  # the program's optimizer goes on
-            self._low.open()
+        self._low.open()
 
     def interrupt(self) -> None:
         self.stop()

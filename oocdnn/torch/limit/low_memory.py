@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from oocdnn.errors import OutOfMemory
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import bytes_of, users_of
 from oocdnn.torch.limit.heap.allocator import Allocator, is_small
@@ -31,21 +32,24 @@ class LowMemory:
 
     def open(self) -> None:
         """An optimizer is about to allocate its state. Moves gradients out of its way, fills what
-        is free elsewhere, and has libraries allocate their workspaces at low addresses too."""
+        is free elsewhere, and has libraries allocate their workspaces at low addresses too. Raises
+        only if gradients cannot come back: OutOfMemory."""
         self.give()
-        heap = self._card.heap()
+        heap, state, place = None, 0, 0
+        with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's
+            heap = self._card.heap()
+            state = state_bytes(self._card.device, large=True)
         if heap is None or not heap.expandable:
             return  # addresses are not in the order in which memory is given
-        state = 0
-        with contextlib.suppress(Exception):  # of optimizers that are not as PyTorch's
-            state = state_bytes(self._card.device, large=True)
         if not (state and self._card.quiet()):
-            self._renew()
+            with contextlib.suppress(Exception):
+                self._renew()
             return
-        with _away(self._card, self.give):
+        with _away(self._card, self.give), contextlib.suppress(Exception):
             self._renew()
             place = self._take(state + _ROUNDING)
-        self._fill()
+        with contextlib.suppress(Exception):
+            self._fill()
         if place in self._taken:
             self._taken.remove(place)
             self._card.give(place)
@@ -82,12 +86,13 @@ class LowMemory:
 def _away(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
     """Within it, large gradients are in host memory. They stay the same tensors on the same
     storages; only the address of the device memory changes. `relieve` is called if there is no
-    memory for them afterwards."""
+    memory for them afterwards; raises OutOfMemory if there is none then either."""
     moved: list[tuple[Tensor, Tensor]] = []
     try:
-        for gradient in _large(card):
-            moved.append((gradient, _in_host_memory(gradient)))
-            card.resize(gradient.untyped_storage(), 0)
+        with contextlib.suppress(Exception):  # no host memory: the others stay
+            for gradient in _large(card):
+                moved.append((gradient, _in_host_memory(gradient)))
+                card.resize(gradient.untyped_storage(), 0)
         yield
     finally:
         try:
@@ -95,7 +100,15 @@ def _away(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
         except torch.OutOfMemoryError:
             relieve()
             card.trim()
-            _return(moved, card)
+            try:
+                _return(moved, card)
+            except torch.OutOfMemoryError as error:
+                nbytes = sum(copy.nbytes for _, copy in moved)
+                raise OutOfMemory(
+                    f"{len(moved)} gradients of {nbytes} bytes, moved to host memory before an "
+                    "optimizer's first step, no longer fit the GPU: something else takes its "
+                    "memory; end that, or raise the limit"
+                ) from error
 
 
 def _large(card: Card) -> list[Tensor]:
