@@ -16,8 +16,8 @@ bool Program::IsInner(size_t node, Operand operand) const {
   return tensor != nullptr && !tensor->outer;
 }
 
-std::array<bool, kOperands> Program::PassedTo(size_t node) const {
-  std::array<bool, kOperands> passed{};
+Inner Program::PassedTo(size_t node) const {
+  Inner passed{};
   for (size_t o = 0; o < kOperands; ++o) {
     const TensorUse use{node, static_cast<Operand>(o)};
     const ProgramTensor* const tensor = TensorOf(node, use.operand);

@@ -34,6 +34,9 @@ enum class Traversal {
   kSamples,  // tiles are ranges of samples
 };
 
+// Which operands of a node pass between nodes.
+using Inner = std::array<bool, kOperands>;
+
 class Program {
  public:
   explicit Program(Traversal traversal = Traversal::kRows) : traversal_(traversal) {}
@@ -56,7 +59,7 @@ class Program {
   // The operands that the node neither fetches from the caller nor leaves to the caller. By rows
   // these are the inner ones, since each node can fetch for itself. By samples they include the
   // caller's tensors that an earlier node has fetched.
-  [[nodiscard]] std::array<bool, kOperands> PassedTo(size_t node) const;
+  [[nodiscard]] Inner PassedTo(size_t node) const;
 
   // Adds a node; returns its number.
   size_t Append(const Problem& problem, size_t link);

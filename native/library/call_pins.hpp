@@ -6,7 +6,8 @@
 
 #include <vector>
 
-#include "library/operands.hpp"
+#include "exec/staging.hpp"
+#include "library/locate.hpp"
 
 namespace oocdnn {
 

@@ -5,6 +5,7 @@
 
 #include "device/wrap/wrap.hpp"
 #include "library/file_mappings.hpp"
+#include "library/locate.hpp"
 #include "library/operands.hpp"
 #include "model/search/refine.hpp"
 #include "model/search/sample.hpp"

@@ -2,7 +2,7 @@
 // bytes at addresses that do not tell.
 #pragma once
 
-#include "library/operands.hpp"
+#include "library/locate.hpp"
 
 namespace oocdnn {
 

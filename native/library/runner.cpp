@@ -11,8 +11,9 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/call_pins.hpp"
+#include "library/empty.hpp"
 #include "library/file_mappings.hpp"
-#include "library/operands.hpp"
+#include "library/locate.hpp"
 
 namespace oocdnn {
 namespace {
