@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from ctypes import c_char_p, c_int, c_int64
 from dataclasses import dataclass
 from itertools import count, takewhile
+
+import testing_library
 
 OK, OUT_OF_MEMORY, UNSUPPORTED, DEVICE_ERROR, FAILED = 0, 3, 4, 5, 8
 MESSAGE_BYTES = 4096
@@ -25,10 +26,7 @@ class Outcome:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    path = os.environ.get("OOCDNN_TESTING_LIBRARY")
-    if not path:
-        raise RuntimeError("OOCDNN_TESTING_LIBRARY must name the testing library (see the build)")
-    core = ctypes.CDLL(path)
+    core = testing_library.load()
     for name in ("conformance_name", "lie_name"):
         function = getattr(core, f"oocdnn_testing_{name}")
         function.restype = c_char_p

@@ -2,14 +2,14 @@
 once, and no hazard."""
 
 import ctypes
-import os
 
 import pytest
+import testing_library
 from engine.cases import DEVICE
 
 
 def run_chains(spec: str, seed: int, count: int) -> dict[str, int | str]:
-    library = ctypes.CDLL(os.environ["OOCDNN_TESTING_LIBRARY"])
+    library = testing_library.load()
     mismatches, steps, hazards = ctypes.c_int64(), ctypes.c_int64(), ctypes.c_int64()
     message = ctypes.create_string_buffer(4096)
     status = library.oocdnn_testing_chains(

@@ -5,16 +5,16 @@ suite's; this is its first part.
 """
 
 import ctypes
-import os
 
 import pytest
+import testing_library
 from engine.cases import DEVICE
 
 
 def run_schedules(
     spec: str, seed: int, count: int, function: str = "schedules"
 ) -> dict[str, int | str]:
-    library = ctypes.CDLL(os.environ["OOCDNN_TESTING_LIBRARY"])
+    library = testing_library.load()
     mismatches, steps, hazards = ctypes.c_int64(), ctypes.c_int64(), ctypes.c_int64()
     message = ctypes.create_string_buffer(4096)
     status = library[f"oocdnn_testing_{function}"](

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_int32, c_int64
 from enum import IntEnum
+
+import testing_library
 
 Dims = c_int64 * 6
 Spatial = c_int64 * 3
@@ -163,10 +164,7 @@ class Refused(Exception):
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    path = os.environ.get("OOCDNN_TESTING_LIBRARY")
-    if not path:
-        raise RuntimeError("OOCDNN_TESTING_LIBRARY must name the testing library (see the build)")
-    loaded = ctypes.CDLL(path)
+    loaded = testing_library.load()
     loaded.oocdnn_testing_output_extent.restype = c_int64
     loaded.oocdnn_testing_output_extent.argtypes = [c_int64] * 6
     loaded.oocdnn_testing_schedule.restype = c_int64

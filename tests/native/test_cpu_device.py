@@ -1,12 +1,13 @@
 """What only the CPU device promises: life after a fork, a throttled link, exact half precision."""
 
 import ctypes
-import os
 from typing import Any
+
+import testing_library
 
 
 def call(function: str, *arguments: Any) -> None:
-    library = ctypes.CDLL(os.environ["OOCDNN_TESTING_LIBRARY"])
+    library = testing_library.load()
     message = ctypes.create_string_buffer(4096)
     code = getattr(library, f"oocdnn_testing_cpu_{function}")(
         *arguments, message, ctypes.c_int64(len(message))

@@ -3,18 +3,17 @@ nothing beside them is touched."""
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
-import os
 from ctypes import c_int, c_int64, c_void_p
 
 import numpy as np
 import pytest
+import testing_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-LIBRARY = ctypes.CDLL(os.environ["OOCDNN_TESTING_LIBRARY"])
+LIBRARY = testing_library.load()
 LIBRARY.oocdnn_testing_cut.restype = c_int64
 LIBRARY.oocdnn_testing_copy_box.restype = c_int64
 Dims = c_int64 * 6

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from ctypes import c_int64
 
+import testing_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-LIBRARY = ctypes.CDLL(os.environ["OOCDNN_TESTING_LIBRARY"])
+LIBRARY = testing_library.load()
 SIZES = st.lists(st.integers(1, 600), min_size=4, max_size=4)
 
 
