@@ -46,9 +46,9 @@ constexpr FakeEngine kEngines[] = {
     {0, CUDNN_HEUR_MODE_FALLBACK, kStrictNan, 0, true, true, 0},
 };
 // The first of all where OOC_FAKE_HUNGRY says how many bytes of workspace it wants for each sample.
-// Any other engine then sleeps a while for each.
+// Any other engine then takes so much longer for each.
 constexpr FakeEngine kHungry{20, CUDNN_HEUR_MODE_A, 0, 0, true, true, 0};
-constexpr int kSleep = 4;  // milliseconds: longer than other programs keep a run waiting
+constexpr int kBesideHungry = 100;  // milliseconds on events' clock: other programs take fewer
 // In backward filter; they have no note.
 constexpr FakeEngine kSilent[] = {
     {17, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0},
