@@ -46,7 +46,7 @@ class ChainBooker {
   Result<ProgramBooking> Book() {
     for (size_t i = 0; i < request_.program.size(); ++i) {
       const auto shape_of = [&](bool is_short) { return tiles_.ShapeOf(i, is_short); };
-      const Candidate link = LinkOf(request_, candidate_, i);
+      const Candidate link = CandidateOf(request_, candidate_, i);
       OOC_ASSIGN(Booking node, PrepareNode(device_, request_, i, link, shape_of, estimate_));
       made_.nodes.push_back(std::move(node));
     }

@@ -124,7 +124,8 @@ Residual ResidualOf(const ProgramRequest& request, const ProgramCandidate& candi
   return alike && !engine.blocks_channels ? Residual::kShared : Residual::kCopied;
 }
 
-Candidate LinkOf(const ProgramRequest& request, const ProgramCandidate& candidate, size_t link) {
+Candidate CandidateByRows(const ProgramRequest& request, const ProgramCandidate& candidate,
+                          size_t link) {
   const Problem& problem = request.program[link];
   AxisArray length = ExtentsOf(problem);
   length[Index(Axis::kN)] = candidate.tiling.length[Index(Axis::kN)];

@@ -14,8 +14,9 @@ ChainTiles TilesOf(const ProgramRequest& request, const ProgramCandidate& candid
 ChainTiles TilesOf(const ProgramRequest& request, const ProgramCandidate& candidate,
                    std::shared_ptr<ChainHalos> halos);
 
-// A link's part in the candidate. Where rows are cut, its tiling is right in its batch alone.
-Candidate LinkOf(const ProgramRequest& request, const ProgramCandidate& candidate, size_t link);
+// See CandidateOf.
+Candidate CandidateByRows(const ProgramRequest& request, const ProgramCandidate& candidate,
+                          size_t link);
 
 // Whether a link's x is copied from the z before it, as its engine's tiles are not such as a
 // finishing pass writes; by what is known of the engine.

@@ -25,7 +25,7 @@ class ProblemBytes {
  public:
   ProblemBytes(const ProgramRequest& request, const ProgramCandidate& candidate, size_t number)
       : problem_(request.nodes[number].problem),
-        own_(CandidateOf(request, candidate, number)),
+        own_(CandidateBySamples(request, candidate, number)),
         footprint_(problem_, request.nodes[number].engines[static_cast<size_t>(own_.engine)]),
         shape_(TileShape(problem_, own_.tiling)),
         partial_(CutsReduction(problem_, own_.tiling)) {}
@@ -54,8 +54,8 @@ class ProblemBytes {
 
 }  // namespace
 
-Candidate CandidateOf(const ProgramRequest& request, const ProgramCandidate& candidate,
-                      size_t node) {
+Candidate CandidateBySamples(const ProgramRequest& request, const ProgramCandidate& candidate,
+                             size_t node) {
   Candidate made =
       DividedCandidate(request.nodes[node], candidate.engine[node], candidate.samples());
   for (int o = 0; o < kOperands; ++o) {
@@ -91,7 +91,7 @@ Cost PriceOf(const ProgramRequest& request, const ProgramCandidate& candidate,
              const Profile& profile) {
   Cost sum;
   for (size_t i = 0; i < request.program.size(); ++i) {
-    const Cost one = PriceOf(request.nodes[i], CandidateOf(request, candidate, i), profile);
+    const Cost one = PriceOf(request.nodes[i], CandidateBySamples(request, candidate, i), profile);
     sum.fetch_seconds += one.fetch_seconds;
     sum.compute_seconds += one.compute_seconds;
     sum.drain_seconds += one.drain_seconds;

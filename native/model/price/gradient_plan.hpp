@@ -7,9 +7,9 @@
 
 namespace oocdnn {
 
-// A node's part in the candidate.
-Candidate CandidateOf(const ProgramRequest& request, const ProgramCandidate& candidate,
-                      size_t node);
+// See CandidateOf.
+Candidate CandidateBySamples(const ProgramRequest& request, const ProgramCandidate& candidate,
+                             size_t node);
 
 // See EstimateBytes. Of a tensor that nodes share one tile counts.
 int64_t GradientBytes(const ProgramRequest& request, const ProgramCandidate& candidate);

@@ -7,6 +7,13 @@
 
 namespace oocdnn {
 
+Candidate CandidateOf(const ProgramRequest& request, const ProgramCandidate& candidate,
+                      size_t node) {
+  return request.program.traversal() == Traversal::kSamples
+             ? CandidateBySamples(request, candidate, node)
+             : CandidateByRows(request, candidate, node);
+}
+
 int64_t EstimateBytes(const ProgramRequest& request, const ProgramCandidate& candidate) {
   if (request.program.traversal() == Traversal::kSamples) return GradientBytes(request, candidate);
   return ChainBytes(request, candidate, TilesOf(request, candidate));

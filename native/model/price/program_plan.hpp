@@ -42,6 +42,10 @@ struct RankedProgram {
   bool least = false;  // a last resort, which may not fit
 };
 
+// A node's part in the candidate. Where rows are cut, its tiling is right in its batch alone.
+Candidate CandidateOf(const ProgramRequest& request, const ProgramCandidate& candidate,
+                      size_t node);
+
 // Slot bytes, from dense tiles: regions that nodes share count once. Without workspace and, where
 // the batch alone is cut, without operands that may be used in place.
 int64_t EstimateBytes(const ProgramRequest& request, const ProgramCandidate& candidate);
