@@ -34,7 +34,8 @@ enum class Traversal {
   kSamples,  // tiles are ranges of samples
 };
 
-// Which operands of a node pass between nodes.
+// For each operand of a node: whether nodes pass it to each other, so that this node neither
+// fetches it from the caller nor leaves it to the caller. See Program::PassedTo.
 using Inner = std::array<bool, kOperands>;
 
 class Program {

@@ -1,4 +1,4 @@
-// Where the operands of a call lie: their addresses, and the memory behind these.
+// The addresses of a call's operands, and the tier of the memory at these addresses.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// C functions for the arena of a heap, and to the division of free intervals.
+// C functions for the arena of a heap, and for the division of free intervals.
 #include "heap/arena.hpp"
 
 #include <algorithm>

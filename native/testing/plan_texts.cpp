@@ -1,4 +1,4 @@
-// C functions for plans as text, and to random ones.
+// C functions for plans as text, and for random ones.
 #include "base/json.hpp"
 #include "model/search/sample.hpp"
 #include "model/text/plan_text.hpp"

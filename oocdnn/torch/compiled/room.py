@@ -83,7 +83,7 @@ def room_of(device: torch.device) -> Room:
 
 
 def _multiplies(graph: fx.Graph) -> bool:
-    """Whether a graph has products of matrices."""
+    """Returns true if a graph has matrix multiplications, which cuBLAS computes."""
     return any(getattr(node.target, "overloadpacket", None) in _PRODUCTS for node in graph.nodes)
 
 
