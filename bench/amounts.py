@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from oocdnn._problem import Problem, pooled
+from oocdnn.cli.problems import Problem, pooled
 
 
 def groups_of(problem: Problem) -> int:

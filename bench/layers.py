@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oocdnn._problem import Problem, parse
 from oocdnn.bench import amounts
+from oocdnn.cli.problems import Problem, parse
 
 Array = NDArray[np.float32]
 Direction = Literal["fwd", "bwd_data", "bwd_filter"]

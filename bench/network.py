@@ -24,12 +24,12 @@ import numpy.typing as npt
 
 import oocdnn
 from oocdnn import nn
-from oocdnn._mapped import Array
-from oocdnn._problem import Problem, parse
+from oocdnn._arrays.mapped import Array
 from oocdnn._shown import bytes_text
 from oocdnn.bench.task import alike, apart, placed, worst
 from oocdnn.bench.truth.passes import Pass
 from oocdnn.cli.common import free_host_bytes
+from oocdnn.cli.problems import Problem, parse
 from oocdnn.context import Stats
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn.chain import Recompute

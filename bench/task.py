@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 import oocdnn
-from oocdnn._mapped import Array
-from oocdnn._problem import Problem, parse, random_call
+from oocdnn._arrays.mapped import Array
 from oocdnn._shown import bytes_text
 from oocdnn.bench.amounts import flops, groups_of, longest_sum, operand_bytes
 from oocdnn.bench.truth import sampled
 from oocdnn.bench.truth.passes import Pass, is_pass, touching
 from oocdnn.cli.common import free_host_bytes
+from oocdnn.cli.problems import Problem, parse, random_call
 from oocdnn.context import Stats
 from oocdnn.plans import Plan
 

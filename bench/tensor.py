@@ -5,7 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 
 
 def tensor(torch: Any, array: Array) -> Any:

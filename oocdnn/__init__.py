@@ -8,8 +8,8 @@ and `oocdnn.workspace` how to divide a workspace.
 """
 
 from oocdnn import nn
-from oocdnn._cdefs import VERSION as __version__
-from oocdnn._stack import current_context
+from oocdnn._calls.stack import current_context
+from oocdnn._core.cdefs import VERSION as __version__
 from oocdnn.chain import Chain, Link, conv_chain
 from oocdnn.chain_gradients import ChainGradients, conv_chain_backward
 from oocdnn.context import Context, Stats

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocdnn import _gpu_arrays, _mapped, _torch_tensors
-from oocdnn._addresses import address_of
-from oocdnn._call import Slot, Tensor
-from oocdnn._cdefs import DType
-from oocdnn._mapped import Array, MappedFile
-from oocdnn._overlap import Extent, share_elements
+from oocdnn._arrays import gpu_arrays, mapped, torch_tensors
+from oocdnn._arrays.addresses import address_of
+from oocdnn._arrays.mapped import Array, MappedFile
+from oocdnn._arrays.overlap import Extent, share_elements
+from oocdnn._core.call import Slot, Tensor
+from oocdnn._core.cdefs import DType
 from oocdnn.errors import InvalidDtype, InvalidProblem, Unsupported
 
 _NUMPY_TYPES = {
@@ -148,15 +148,15 @@ def view(name: str, value: object) -> View:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(name, value, torch)
-    with _gpu_arrays.reading(name, "__cuda_array_interface__"):
+    with gpu_arrays.reading(name, "__cuda_array_interface__"):
         seen = (
-            _gpu_arrays.of_interface(value) if hasattr(value, "__cuda_array_interface__") else None
+            gpu_arrays.of_interface(value) if hasattr(value, "__cuda_array_interface__") else None
         )
     if seen is not None:
         return _gpu_view(name, value, seen)
     if hasattr(value, "__dlpack_device__"):
         return _dlpack_view(name, value)
-    with _gpu_arrays.reading(name, "__array_interface__"):
+    with gpu_arrays.reading(name, "__array_interface__"):
         array = np.asarray(value) if hasattr(value, "__array_interface__") else None
     if array is not None:
         return host_view(name, array, _numpy_type(name, array))
@@ -180,7 +180,7 @@ def host_view(
     )
 
 
-def _gpu_view(name: str, value: Any, seen: _gpu_arrays.GpuArray, library: Any = None) -> View:
+def _gpu_view(name: str, value: Any, seen: gpu_arrays.GpuArray, library: Any = None) -> View:
     dtype = _NUMPY_TYPES.get(seen.dtype)
     if dtype is None:
         raise InvalidDtype(
@@ -243,32 +243,32 @@ def _torch_types(torch: Any) -> dict[Any, DType]:
 
 
 def _torch_view(name: str, tensor: Any, torch: Any) -> View:
-    _torch_tensors.need_plain(name, tensor, torch)
+    torch_tensors.need_plain(name, tensor, torch)
     dtype = _torch_types(torch).get(tensor.dtype)
     if dtype is None or tensor.layout != torch.strided:
         raise InvalidDtype(
             f"{name} has elements of type {tensor.dtype} in layout {tensor.layout}; strided "
             f"float64, float32, float16 and bfloat16 are served, for example {name}.float()"
         )
-    _torch_tensors.need_memory(name, tensor)
+    torch_tensors.need_memory(name, tensor)
     plain = tensor.detach()  # which has the same version counter
     if tensor.device.type == "cuda":
-        seen = _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
+        seen = _gpu_view(name, plain, gpu_arrays.of_torch(plain), torch)
         return seen._replace(tensor=plain)
     numpys = "uint16" if dtype == DType.BFLOAT16 else type_name(dtype)
-    return host_view(name, _torch_tensors.host_array(plain, numpys), dtype, torch, plain)
+    return host_view(name, torch_tensors.host_array(plain, numpys), dtype, torch, plain)
 
 
 def _dlpack_view(name: str, value: Any) -> View:
-    with _gpu_arrays.reading(name, "DLPack"):
+    with gpu_arrays.reading(name, "DLPack"):
         kind = value.__dlpack_device__()[0]
     if kind not in (*_HOST_DEVICES, *_CUDA_DEVICES):
         raise Unsupported(f"{name} is on a device of DLPack's kind {kind}; pass a host copy")
-    with _gpu_arrays.reading(name, "DLPack"):
-        seen = _gpu_arrays.of_dlpack(value) if kind in _CUDA_DEVICES else None
+    with gpu_arrays.reading(name, "DLPack"):
+        seen = gpu_arrays.of_dlpack(value) if kind in _CUDA_DEVICES else None
     if seen is not None:
         return _gpu_view(name, value, seen)
-    with _gpu_arrays.reading(name, "DLPack"):
+    with gpu_arrays.reading(name, "DLPack"):
         array = np.from_dlpack(value)
     namespace = getattr(value, "__array_namespace__", None)
     library = namespace() if namespace else None
@@ -380,7 +380,7 @@ class Operands:
                     f"place; pass another {operand.name}"
                 )
         if operand.tensor is not None:
-            _torch_tensors.count_write(operand.tensor, operand.library)
+            torch_tensors.count_write(operand.tensor, operand.library)
 
     def _check_type(self, slot: Slot, operand: View) -> None:
         leader = self._leader
@@ -407,7 +407,7 @@ class Operands:
         _need_walkable(operand, layout)
         self.views[slot] = operand
         self._extents[slot] = operand.extent
-        file = _mapped.find(operand.array, writing) if operand.stream is None else None
+        file = mapped.find(operand.array, writing) if operand.stream is None else None
         if file is None:
             self.tensors[slot] = Tensor(
                 operand.dtype, operand.shape, layout.stride, operand.address

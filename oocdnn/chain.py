@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from oocdnn import _geometry, _pins
-from oocdnn._allocation import allocate
 from oocdnn._arguments import flag, need_kind, several
-from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._cdefs import Direction
-from oocdnn._geometry import Geometry, Moves, Shape
-from oocdnn._native import Progress
-from oocdnn._native_calls import saved_bytes
-from oocdnn._operation import (
+from oocdnn._arrays import pins
+from oocdnn._arrays.allocation import allocate
+from oocdnn._calls import call_geometry
+from oocdnn._calls.call_geometry import Geometry, Moves, Shape
+from oocdnn._calls.operation import (
     ActivationSpec,
     After,
     Common,
@@ -34,10 +31,14 @@ from oocdnn._operation import (
     read_finish,
     stream_of,
 )
-from oocdnn._pool import Pool
+from oocdnn._calls.pooling import Pool
+from oocdnn._calls.stack import current_context
+from oocdnn._calls.windows import Padding, PerAxis
+from oocdnn._core.call import Convolution, Slot, Tensor
+from oocdnn._core.cdefs import Direction
+from oocdnn._core.native import Progress
+from oocdnn._core.requests import saved_bytes
 from oocdnn._shown import shown
-from oocdnn._stack import current_context
-from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidDtype, InvalidProblem, Unsupported
 from oocdnn.fused import Saved
@@ -114,7 +115,7 @@ def _source_of(link: Link, shapes: Sequence[Shape], sum_shape: Shape) -> int:
         raise InvalidProblem(f"residual is {number}, and no earlier link has that number")
     source = int(number)
     name = "x as residual" if source == _FROM_X else f"residual, what link {source} gives,"
-    _geometry.need_shape(name, shapes[source + 1], sum_shape, "the output's sizes")
+    call_geometry.need_shape(name, shapes[source + 1], sum_shape, "the output's sizes")
     return source
 
 
@@ -123,10 +124,10 @@ def _make(link: Link, shapes: Sequence[Shape]) -> Made:
     need_kind("it", link, Link, "a Link")
     x = shapes[-1]
     weights = view("w", link.w)
-    geometry = _geometry.forward(_geometry.data_rank(x), x, weights.shape, *link.moves())
+    geometry = call_geometry.forward(call_geometry.data_rank(x), x, weights.shape, *link.moves())
     after = After()
     if link.pool is not None:
-        after = After(False, *_geometry.pooled(geometry.shape, link.pool))
+        after = After(False, *call_geometry.pooled(geometry.shape, link.pool))
     return Made(link, weights, geometry, after, _source_of(link, shapes, geometry.shape))
 
 
@@ -197,7 +198,7 @@ def conv_chain(
             saved = _saved(data, made, calls[-1], operands[-1], context.results.empty)
             calls[-1] = saved.call
         in_memory = (one for mine in operands for one in mine.in_memory)
-        with _pins.Use(context, in_memory):
+        with pins.Use(context, in_memory):
             tensors = [mine.tensors for mine in operands]
             context.run_chain(calls, tensors, [one.source for one in made], progress)
     z = unwrap(output) if out is None else out

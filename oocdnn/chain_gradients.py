@@ -12,14 +12,15 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from oocdnn import _geometry, _pins
-from oocdnn._allocation import allocate
 from oocdnn._arguments import need_kind, several
-from oocdnn._call import Convolution, Slot
-from oocdnn._native import Progress
-from oocdnn._operation import Common, MathName, read_finish
+from oocdnn._arrays import pins
+from oocdnn._arrays.allocation import allocate
+from oocdnn._calls import call_geometry
+from oocdnn._calls.operation import Common, MathName, read_finish
+from oocdnn._calls.stack import current_context
+from oocdnn._core.call import Convolution, Slot
+from oocdnn._core.native import Progress
 from oocdnn._shown import shown
-from oocdnn._stack import current_context
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.chain import Link, Made, calls_of, error_at, make_all, need_host
 from oocdnn.errors import InvalidProblem, Unsupported
@@ -78,7 +79,7 @@ def conv_chain_backward(
         wanted = wanted_of(needs, made)
         if not wanted.any():
             raise InvalidProblem("needs is empty; it names dx, dw, db or several of them")
-        _geometry.need_shape("dz", gradient.shape, made[-1].shape, "the chain's result")
+        call_geometry.need_shape("dz", gradient.shape, made[-1].shape, "the chain's result")
         given = (None,) * len(made) if saved is None else _saved_of(saved)
         if len(given) != len(made):
             raise InvalidProblem(f"saved is of {len(given)} links, and the chain has {len(made)}")
@@ -117,7 +118,7 @@ def conv_chain_backward(
                     _need_same(theirs, calls[number], made[number])
                     check_slopes(theirs, gradient)
         in_memory = (one for mine in operands for one in mine.in_memory)
-        with _pins.Use(context, in_memory):
+        with pins.Use(context, in_memory):
             context.run_chain_backward(calls, [mine.tensors for mine in operands], progress)
     return ChainGradients(dx, dw, db)
 

@@ -10,34 +10,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from oocdnn import (
-    _pins,
-    _stack,
-    _window,
-    chain,
-    chain_gradients,
-    functions,
-    fused,
-    gradients,
-    upsampling,
-    workspace,
-)
+from oocdnn import chain, chain_gradients, functions, fused, gradients, upsampling, workspace
 from oocdnn._arguments import flag, number_of, real, several
-from oocdnn._axes import by_axis
-from oocdnn._budget import budget_text, gpus_text
-from oocdnn._call import Convolution, Options, Slot, Tensor
-from oocdnn._native import HostMemory, NativeContext, Progress
-from oocdnn._native_calls import (
+from oocdnn._arrays import pins
+from oocdnn._arrays.results import Results
+from oocdnn._calls import stack, windows
+from oocdnn._calls.axes import by_axis
+from oocdnn._calls.budget import budget_text, gpus_text
+from oocdnn._calls.operation import MathName, math_of
+from oocdnn._calls.prepared import Memory
+from oocdnn._core.call import Convolution, Options, Slot, Tensor
+from oocdnn._core.native import HostMemory, NativeContext, Progress
+from oocdnn._core.repeated import Repeated
+from oocdnn._core.requests import (
     price_chain,
     price_chain_backward,
     run_chain,
     run_chain_backward,
 )
-from oocdnn._native_repeated import Repeated
-from oocdnn._native_workspace import measure_parts
-from oocdnn._operation import MathName, math_of
-from oocdnn._prepared import Memory
-from oocdnn._results import Results
+from oocdnn._core.workspace import measure_parts
 from oocdnn.plans import Plan, Planning, Refinement, RunnerUp, plan_of
 
 P = ParamSpec("P")
@@ -85,11 +76,11 @@ def _bound(function: Callable[P, T]) -> Callable[Concatenate["Context", P], T]:
 
     @functools.wraps(function)
     def method(self: "Context", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        _stack.push(self)
+        stack.push(self)
         try:
             return function(*args, **kwargs)
         finally:
-            _stack.pop(self)
+            stack.pop(self)
 
     signature = inspect.signature(function)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
@@ -170,10 +161,10 @@ class Context:
             planning=planning,
             workspace=_workspace_text(workspace),
             busy_gpus=gpus_text(busy_gpus),
-            threads=_window.integer("threads", 0 if threads is None else threads, 0, MOST_THREADS),
+            threads=windows.integer("threads", 0 if threads is None else threads, 0, MOST_THREADS),
             reproducible=flag("reproducible", reproducible),
             trace=flag("trace", trace),
-            host_cap=_window.integer("host_cap", 0 if host_cap is None else host_cap, 0),
+            host_cap=windows.integer("host_cap", 0 if host_cap is None else host_cap, 0),
             link_gb_per_s=real(
                 "link_gb_per_s", 0.0 if link_gb_per_s is None else link_gb_per_s, 0.0
             ),
@@ -184,12 +175,12 @@ class Context:
         self._native = NativeContext(options)
         self.prepared = Memory()
         self.device = self._native.device  # "cpu", "cuda:0", ...
-        # Bytes of arrays that are pinned without being asked for (see _pins), and of results.
+        # Bytes of arrays that are pinned without being asked for (see pins), and of results.
         self.auto_pin_bytes = self._native.auto_pin_bytes()
         self.results = Results(self._native.allocate_host, self.auto_pin_bytes)
 
     def __enter__(self) -> "Context":
-        _stack.push(self)
+        stack.push(self)
         self._entries.append(None)
         return self
 
@@ -199,7 +190,7 @@ class Context:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _stack.pop(self)
+        stack.pop(self)
         self._entries.pop()
         if not self._entries:
             self.close()
@@ -293,9 +284,9 @@ class Context:
     ) -> list[RunnerUp]:
         """Plans that fit by estimate, with the operands where the problem string says: the best
         that the search found, fastest first, then random ones, the same for the same seed."""
-        numbers = [_window.integer("best", best, 0, MOST_PLANS)]
-        numbers += [_window.integer("random", random, 0, MOST_PLANS)]
-        numbers += [_window.integer("seed", seed, -(2**60))]
+        numbers = [windows.integer("best", best, 0, MOST_PLANS)]
+        numbers += [windows.integer("random", random, 0, MOST_PLANS)]
+        numbers += [windows.integer("seed", seed, -(2**60))]
         found: list[RunnerUp] = json.loads(self._native.candidates(problem, *numbers))
         return found
 
@@ -344,7 +335,7 @@ class Context:
 
     def host_memory(self, size: int) -> HostMemory:
         """New host memory that the device reaches at full speed; `oocdnn.empty` makes arrays."""
-        return self._native.allocate_host(_window.integer("size", size, 0))
+        return self._native.allocate_host(windows.integer("size", size, 0))
 
     def pin(self, address: int, size: int) -> HostMemory:
         """Makes the caller's memory as good, until `close` of the result; see `oocdnn.pin`."""
@@ -354,7 +345,7 @@ class Context:
         """Gives memory back until the next call: the device's, and what is pinned by itself."""
         self._native.release()
         self.results.release()
-        _pins.release(self)
+        pins.release(self)
 
     def take_trace(self) -> str:
         """The timeline since creation or the last take, as Chrome trace JSON. Needs trace=True."""
@@ -379,7 +370,7 @@ class Context:
             self._native.close()
             self.auto_pin_bytes = 0
             self.results.close()
-            _pins.release(self)
+            pins.release(self)
 
     conv1d = _bound(functions.conv1d)
     conv2d = _bound(functions.conv2d)
@@ -400,4 +391,7 @@ class Context:
 def _workspace_text(workspace: int | str | None) -> str | None:
     if workspace is None or isinstance(workspace, str):
         return workspace
-    return str(_window.integer("workspace", workspace, 0))
+    return str(windows.integer("workspace", workspace, 0))
+
+
+stack.set_factory(Context)

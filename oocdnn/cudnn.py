@@ -17,7 +17,7 @@ from typing import Any
 
 import cffi
 
-from oocdnn import _native_library
+from oocdnn._core import loading
 from oocdnn.errors import DeviceError
 
 # In the order in which they need each other.
@@ -33,7 +33,7 @@ _DRIVER_TYPES = "typedef struct CUstream_st* CUstream;\n"
 
 def dropin_path() -> Path:
     """The drop-in library, to be preloaded: LD_PRELOAD=$(oocdnn dropin)."""
-    return _native_library.library_path().resolve().parents[1] / "dropin" / "libcudnn.so.9"
+    return loading.library_path().resolve().parents[1] / "dropin" / "libcudnn.so.9"
 
 
 def include_path() -> Path:

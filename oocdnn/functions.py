@@ -35,21 +35,21 @@ The definitions are those of cuDNN and PyTorch.
 
 from typing import Any, Protocol, SupportsIndex
 
-from oocdnn import _geometry
-from oocdnn._call import Slot
-from oocdnn._cdefs import Direction
-from oocdnn._geometry import SPATIAL, TAPS, Moves
-from oocdnn._native import Progress
-from oocdnn._operation import ActivationSpec, Common, Done, Finish, MathName, ModeName, launch
-from oocdnn._prepared import remembered
-from oocdnn._window import Padding, PerAxis
+from oocdnn._calls import call_geometry
+from oocdnn._calls.call_geometry import SPATIAL, TAPS, Moves
+from oocdnn._calls.operation import ActivationSpec, Common, Done, Finish, MathName, ModeName, launch
+from oocdnn._calls.prepared import remembered
+from oocdnn._calls.windows import Padding, PerAxis
+from oocdnn._core.call import Slot
+from oocdnn._core.cdefs import Direction
+from oocdnn._core.native import Progress
 from oocdnn.arrays import View, view
 from oocdnn.normalization import Prologue, Sums
 
 
 def _forward(rank: int, x: Any, w: Any, moves: Moves, finish: Finish, common: Common) -> Done:
     data, weights = view("x", x), view("w", w)
-    geometry = _geometry.forward(rank, data.shape, weights.shape, *moves)
+    geometry = call_geometry.forward(rank, data.shape, weights.shape, *moves)
     inputs: dict[Slot, View] = {"x": data, "w": weights}
     return launch(Direction.FORWARD, inputs, "y", geometry, common, finish)
 
@@ -64,7 +64,7 @@ def _transposed(
     common: Common,
 ) -> Done:
     data, weights = view("x", x), view("w", w)
-    geometry = _geometry.transposed(rank, data.shape, weights.shape, output_padding, *moves)
+    geometry = call_geometry.transposed(rank, data.shape, weights.shape, output_padding, *moves)
     inputs: dict[Slot, View] = {"y": data, "w": weights}
     return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common, finish)
 

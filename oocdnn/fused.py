@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, SupportsIndex
 
-from oocdnn import _geometry, _window
-from oocdnn._allocation import allocate
 from oocdnn._arguments import flag, need_kind, real, several
-from oocdnn._call import Convolution, Slot
-from oocdnn._cdefs import Direction, DType
-from oocdnn._geometry import Geometry, Moves
-from oocdnn._native import Progress
-from oocdnn._operation import (
+from oocdnn._arrays.allocation import allocate
+from oocdnn._calls import call_geometry, windows
+from oocdnn._calls.call_geometry import Geometry, Moves
+from oocdnn._calls.operation import (
     ACTIVATIONS,
     ActivationSpec,
     After,
@@ -29,11 +26,14 @@ from oocdnn._operation import (
     ModeName,
     launch,
 )
-from oocdnn._pool import Pool
-from oocdnn._prepared import remembered
+from oocdnn._calls.pooling import Pool
+from oocdnn._calls.prepared import remembered
+from oocdnn._calls.stack import current_context
+from oocdnn._calls.windows import Padding, PerAxis
+from oocdnn._core.call import Convolution, Slot
+from oocdnn._core.cdefs import Direction, DType
+from oocdnn._core.native import Progress
 from oocdnn._shown import shown
-from oocdnn._stack import current_context
-from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, type_name, unwrap, view
 from oocdnn.errors import InvalidDtype, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.normalization import Prologue
@@ -116,12 +116,12 @@ def conv_bias_act_pool(
             "the gradients behind a prologue are not computed; normalise x beforehand"
         )
     data, weights = view("x", x), view("w", w)
-    rank = _geometry.data_rank(data.shape)
+    rank = call_geometry.data_rank(data.shape)
     moves = Moves(stride, padding, dilation, groups)
-    geometry = _geometry.forward(rank, data.shape, weights.shape, *moves)
+    geometry = call_geometry.forward(rank, data.shape, weights.shape, *moves)
     after = After(save_for_backward)
     if pool is not None:
-        after = After(save_for_backward, *_geometry.pooled(geometry.shape, pool))
+        after = After(save_for_backward, *call_geometry.pooled(geometry.shape, pool))
     finish = Finish(b, scale, residual, residual_alpha, activation)
     common = Common(out, alpha, 0.0, mode, math, stream, progress, workspace, prologue)
     inputs: dict[Slot, View] = {"x": data, "w": weights}
@@ -185,7 +185,7 @@ def conv_bias_act_pool_backward(
 def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
     """The view of an array that is to be shaped as the forward call's."""
     operand = view(name, value)
-    _geometry.need_shape(name, operand.shape, shape, "the forward call's arrays")
+    call_geometry.need_shape(name, operand.shape, shape, "the forward call's arrays")
     return operand
 
 
@@ -322,7 +322,7 @@ def _bias(
     dz: View, saved: Saved, x: Any, w: Any, common: Common, along: Mapping[Slot, Along]
 ) -> Done:
     rank = len(saved.y_shape) - 2
-    window = _window.make(rank, (1,) * rank, 1, 0, 1)
+    window = windows.make(rank, (1,) * rank, 1, 0, 1)
     geometry = Geometry(window, 1, saved.w_shape[:1])
     common = common._replace(mode="cross_correlation")
     return _launch(Direction.BACKWARD_BIAS, "bias", saved, geometry, {"z": dz}, common, along)

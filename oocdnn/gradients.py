@@ -8,14 +8,14 @@ With `out` and `beta=1` a gradient is added to what out holds.
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from oocdnn import _geometry, _window
-from oocdnn._call import Slot
-from oocdnn._cdefs import Direction
-from oocdnn._geometry import Geometry
-from oocdnn._native import Progress
-from oocdnn._operation import Common, Done, MathName, ModeName, launch
-from oocdnn._prepared import remembered
-from oocdnn._window import Padding, PerAxis
+from oocdnn._calls import call_geometry, windows
+from oocdnn._calls.call_geometry import Geometry
+from oocdnn._calls.operation import Common, Done, MathName, ModeName, launch
+from oocdnn._calls.prepared import remembered
+from oocdnn._calls.windows import Padding, PerAxis
+from oocdnn._core.call import Slot
+from oocdnn._core.cdefs import Direction
+from oocdnn._core.native import Progress
 from oocdnn.arrays import View, view
 
 
@@ -44,7 +44,7 @@ def conv_backward_data(
     lead to one size of dy. Returns dx, shaped x_shape, in dy's memory order.
     """
     gradient, weights = view("dy", dy), view("w", w)
-    geometry = _geometry.backward_data(
+    geometry = call_geometry.backward_data(
         gradient.shape, weights.shape, x_shape, stride, padding, dilation, groups
     )
     common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
@@ -77,7 +77,7 @@ def conv_backward_filter(
     sizes lead to one size of dy. Returns dw, shaped w_shape, in row-major order.
     """
     data, gradient = view("x", x), view("dy", dy)
-    geometry = _geometry.backward_filter(
+    geometry = call_geometry.backward_filter(
         data.shape, gradient.shape, w_shape, stride, padding, dilation, groups
     )
     common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
@@ -102,8 +102,8 @@ def conv_backward_bias(
     dy: [N, K, ...]. Returns db: [K].
     """
     gradient = view("dy", dy)
-    rank = _geometry.gradient_rank(gradient.shape)
-    window = _window.make(rank, (1,) * rank, 1, 0, 1)
+    rank = call_geometry.gradient_rank(gradient.shape)
+    window = windows.make(rank, (1,) * rank, 1, 0, 1)
     geometry = Geometry(window, 1, (gradient.shape[1],))
     common = Common(out, alpha, beta, "cross_correlation", math, stream, progress, workspace)
     return launch(Direction.BACKWARD_BIAS, {"y": gradient}, "bias", geometry, common)

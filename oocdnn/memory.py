@@ -11,12 +11,13 @@ from typing import Generic, SupportsIndex, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from oocdnn import _pins, _window
-from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, flag, several
-from oocdnn._mapped import Array
+from oocdnn._arrays import pins
+from oocdnn._arrays.allocation import allocating
+from oocdnn._arrays.mapped import Array
+from oocdnn._calls import windows
+from oocdnn._calls.stack import current_context
 from oocdnn._shown import shown
-from oocdnn._stack import current_context
 from oocdnn.arrays import view
 from oocdnn.errors import InvalidDtype, InvalidProblem
 
@@ -34,7 +35,7 @@ def empty(
     Pinning takes about 0.3 s per GiB, so keep such arrays rather than making them again.
     """
     sizes = several("shape", shape, "integers") if isinstance(shape, Sequence) else (shape,)
-    extents = tuple(_window.integer("shape", size, 0) for size in sizes)
+    extents = tuple(windows.integer("shape", size, 0) for size in sizes)
     kind = dtype_of("dtype", dtype)
     if kind.hasobject or kind.itemsize == 0:
         raise InvalidDtype(
@@ -63,14 +64,14 @@ class pin(Generic[A]):
         self.array = array
         begin, end = seen.address, seen.address + seen.layout.length
         self._seen: Array = seen.array
-        _pins.forget(self._seen)
+        pins.forget(self._seen)
         self._memory = current_context().pin(begin, end - begin) if end > begin else None
 
     def close(self) -> None:
         """Ends the pinning; may be called again."""
         if self._memory is not None:
             self._memory.close()
-            _pins.forget(self._seen)  # what was counted meanwhile was pinned here
+            pins.forget(self._seen)  # what was counted meanwhile was pinned here
 
     def __enter__(self) -> A:
         return self.array

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oocdnn import _gpu_arrays, _torch_tensors, _window
-from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, need_kind, real, several
-from oocdnn._geometry import need_shape
+from oocdnn._arrays import gpu_arrays, torch_tensors
+from oocdnn._arrays.allocation import allocating
+from oocdnn._calls import windows
+from oocdnn._calls.call_geometry import need_shape
 from oocdnn.errors import InvalidDtype, InvalidProblem
 
 
@@ -91,7 +92,7 @@ def group_norm(
     """
     mean, deviations = _moments_of(sums)
     samples, channels = mean.shape
-    groups = _window.integer("groups", groups, 1)
+    groups = windows.integer("groups", groups, 1)
     if channels % groups != 0:
         raise InvalidProblem(f"{groups} groups do not divide {channels} channels")
     each = channels // groups
@@ -131,7 +132,7 @@ def batch_norm(
 
     mean, variance, weight, bias: [C]; weight and bias may be None.
     """
-    samples = _window.integer("samples", samples, 0)
+    samples = windows.integer("samples", samples, 0)
     mean = _vector("mean", mean)
     variance = _vector("variance", variance, mean.shape)
     one = _made(mean[None], variance[None], weight, bias, activation, eps, dtype)
@@ -205,7 +206,7 @@ def _merged(mean: Any, deviations: Any, count: int) -> tuple[Any, Any]:
 
 def _plain(array: Any) -> Any:
     """NumPy's or CuPy's array, which have one set of methods."""
-    return _torch_tensors.host_copy(array) if _gpu_arrays.is_torch(array) else array
+    return torch_tensors.host_copy(array) if gpu_arrays.is_torch(array) else array
 
 
 def _vector(name: str, array: Any, shape: tuple[int, ...] | None = None) -> Any:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from oocdnn import _native_plans
-from oocdnn._axes import by_axis
-from oocdnn._budget import budget_text, gpus_text
+from oocdnn._calls.axes import by_axis
+from oocdnn._calls.budget import budget_text, gpus_text
+from oocdnn._core import plans
 
 # How plans are chosen, see Context.
 Planning = Literal["estimate", "gradual", "measure", "exhaustive"]
@@ -137,7 +137,7 @@ def plan_for_profile(
 
     given = (budget_text(budget), gpus_text(busy_gpus))
     file = profiles.find(profile)
-    return plan_of(problem, _native_plans.plan_for_profile(file, problem, *given))
+    return plan_of(problem, plans.plan_for_profile(file, problem, *given))
 
 
 def forget_plans() -> Path | None:
@@ -146,5 +146,5 @@ def forget_plans() -> Path | None:
     Returns where it was, None where plans are not remembered. Raises FileError where it cannot be
     removed.
     """
-    path = _native_plans.forget_plans()
+    path = plans.forget_plans()
     return Path(path) if path else None

@@ -11,12 +11,13 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from oocdnn import _geometry, _window, functions
-from oocdnn._allocation import allocating
-from oocdnn._cdefs import Mode
-from oocdnn._native import Progress
-from oocdnn._operation import ActivationSpec, MathName, ModeName, mode_of
-from oocdnn._window import Padding, PerAxis
+from oocdnn import functions
+from oocdnn._arrays.allocation import allocating
+from oocdnn._calls import call_geometry, windows
+from oocdnn._calls.operation import ActivationSpec, MathName, ModeName, mode_of
+from oocdnn._calls.windows import Padding, PerAxis
+from oocdnn._core.cdefs import Mode
+from oocdnn._core.native import Progress
 from oocdnn.arrays import view
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.normalization import Prologue, Sums
@@ -62,17 +63,17 @@ def conv_upsample(
     so that in 16-bit types results differ from those of w itself by about the rounding of w.
     """
     shape = view("x", x).shape
-    rank = _geometry.data_rank(shape)
+    rank = call_geometry.data_rank(shape)
     weights, module = view("w", w), _module_of(w)
-    count = _window.integer("groups", groups, 1)
+    count = windows.integer("groups", groups, 1)
     if len(weights.shape) != len(shape):
         raise InvalidProblem(f"w has {len(weights.shape)} axes, and x {len(shape)}")
     if 0 in weights.shape:
         raise InvalidProblem(f"w has no elements (shape {weights.shape}); each axis needs some")
     if weights.shape[0] % count != 0:
         raise InvalidProblem(f"{count} groups do not divide the {weights.shape[0]} filters of w")
-    factors = _window.per_axis("factor", factor, rank, 1)
-    window = _window.make(rank, weights.shape[2:], 1, padding, dilation)
+    factors = windows.per_axis("factor", factor, rank, 1)
+    window = windows.make(rank, weights.shape[2:], 1, padding, dilation)
     if mode_of(mode) == Mode.CONVOLUTION:
         w = w[(slice(None), slice(None), *[slice(None, None, -1)] * rank)]
     folded = _folded(

@@ -21,10 +21,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
-from oocdnn import _native_workspace as native
-from oocdnn import _window
 from oocdnn._arguments import need_kind, number_of, several
-from oocdnn._cdefs import BatchPolicy
+from oocdnn._calls import windows
+from oocdnn._core import workspace as native
+from oocdnn._core.cdefs import BatchPolicy
 from oocdnn._shown import shown
 from oocdnn.errors import InvalidProblem, OutOfMemory
 
@@ -206,7 +206,7 @@ def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivisi
 
 def _integer(name: str, value: Any) -> int:
     """An integer, of which the core says whether it is one that is possible."""
-    return _window.integer(name, value, -_MOST, _MOST)
+    return windows.integer(name, value, -_MOST, _MOST)
 
 
 def _several(choices: Sequence[MicroBatch]) -> Sequence[MicroBatch]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from oocdnn._problem import parse
 from oocdnn.bench.layers import (
     DIRECTIONS,
     GPU_LAYERS,
@@ -19,6 +18,7 @@ from oocdnn.bench.layers import (
     Layer,
     layer,
 )
+from oocdnn.cli.problems import parse
 
 Placement = Literal["host", "mixed", "device"]
 

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 import oocdnn
-from oocdnn._mapped import Array
-from oocdnn._problem import Make, parse, random_call
+from oocdnn._arrays.mapped import Array
 from oocdnn.bench.gpu.clock import Stopwatch
 from oocdnn.bench.gpu.memory import DeviceArray, Gpu
 from oocdnn.bench.layers import WORDS
 from oocdnn.bench.task import fill
+from oocdnn.cli.problems import Make, parse, random_call
 
 
 def pinned_arrays(seed: int) -> Make:

@@ -26,11 +26,11 @@ from typing import Any, TypeVar
 import click
 
 import oocdnn
-from oocdnn._problem import parse, random_call
 from oocdnn.bench.gpu.memory import Gpu, ordinal_of
 from oocdnn.bench.journal import Journal
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.studies.study import Run
+from oocdnn.cli.problems import parse, random_call
 from oocdnn.perfmodel.cases import Case, cases
 from oocdnn.perfmodel.report import line, regret_line, sums, write
 from oocdnn.perfmodel.runs import PinnedPool, Timer, place

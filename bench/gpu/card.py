@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 import oocdnn
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 from oocdnn.bench.gpu.managed import ManagedBlock, at
 from oocdnn.bench.gpu.memory import Driver, ordinal_of
 from oocdnn.bench.layers import LARGEST

@@ -8,7 +8,7 @@ from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 import numpy as np
 import torch
 
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 from oocdnn.bench.gpu.memory import Driver
 
 HOST = -1  # its number among the targets of prefetches

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import oocdnn
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 
 _BLOCK = 1_000_003  # elements that repeat: a prime, so that no two rows of an array are alike
 _PIECE = 32 << 20  # bytes that are compared at once

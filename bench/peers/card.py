@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from oocdnn._mapped import Array
-from oocdnn._problem import Problem
+from oocdnn._arrays.mapped import Array
 from oocdnn.bench.peers.peer import (
     Absent,
     Peer,
@@ -34,6 +33,7 @@ from oocdnn.bench.peers.torch_call import RESULTS, convolve_into, prepared
 from oocdnn.bench.task import Task
 from oocdnn.bench.tensor import tensor
 from oocdnn.bench.truth.passes import is_pass
+from oocdnn.cli.problems import Problem
 
 PAGE = 4096  # bytes: the host reads one of each page
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import oocdnn
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 from oocdnn.bench.gpu.memory import DeviceArray, Gpu, ordinal_of
 from oocdnn.bench.peers.peer import Absent, Ready
 from oocdnn.bench.task import Task

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from oocdnn._problem import Problem, window_of
 from oocdnn.bench.amounts import groups_of
 from oocdnn.bench.truth.passes import is_pass, touching
+from oocdnn.cli.problems import Problem, window_of
 
 RESULTS = {"fwd": "y", "bwd_data": "dx", "bwd_filter": "dw"}
 Tensors = dict[str, Any]

@@ -18,7 +18,7 @@ import click
 import numpy as np
 
 import oocdnn
-from oocdnn._native import NativeContext
+from oocdnn._core.native import NativeContext
 from oocdnn.bench.studies.study import Run, study
 
 WARM = 50

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 import oocdnn
-from oocdnn._problem import parse, random_call
 from oocdnn.bench.arithmetic import ARITHMETIC
 from oocdnn.bench.cases import Case, cases_of
 from oocdnn.bench.gpu.clock import BALLAST, Stopwatch
@@ -21,6 +20,7 @@ from oocdnn.bench.layers import WORDS
 from oocdnn.bench.sets import SETS
 from oocdnn.bench.studies.study import device
 from oocdnn.bench.task import largest_element
+from oocdnn.cli.problems import parse, random_call
 
 MIB = 1 << 20
 NETWORKS = ("alexnet", "resnet18", "resnet50", "vgg16")

@@ -6,7 +6,6 @@ from functools import partial
 import torch
 
 import oocdnn
-from oocdnn._problem import parse
 from oocdnn.bench.arithmetic import ARITHMETIC
 from oocdnn.bench.gpu.card import Card
 from oocdnn.bench.gpu.tensors import channels_last
@@ -14,6 +13,7 @@ from oocdnn.bench.layer_call import call_of
 from oocdnn.bench.layers import ROLES, Direction, Layer
 from oocdnn.bench.peers.torch_call import convolution
 from oocdnn.bench.studies.floor_row import Seconds, counting
+from oocdnn.cli.problems import parse
 
 OTHER_ARITHMETIC = ("winograd", "fft")  # in the names of kernels
 MANY_FLOPS = 2e13  # of a call that is timed once, and in fp32 not by torch: that takes minutes

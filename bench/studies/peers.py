@@ -20,7 +20,6 @@ import click
 import torch
 
 import oocdnn
-from oocdnn._problem import parse
 from oocdnn.bench.arithmetic import ARITHMETIC
 from oocdnn.bench.gpu import wires as gpu_wires
 from oocdnn.bench.gpu.card import Card
@@ -32,6 +31,7 @@ from oocdnn.bench.peers.card import into
 from oocdnn.bench.peers.torch_call import RESULTS
 from oocdnn.bench.studies.least import by_torch
 from oocdnn.bench.studies.study import Run, budget, device, maths, study
+from oocdnn.cli.problems import parse
 
 KINDS = ("fp32", "tf32", "bf16")
 CASES = ("VGG16 conv1_2", "VGG16 conv3_2", "VGG16 conv4_2", "ResNet-50 1x1", "depthwise 3x3")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from oocdnn._native_swap import NativeSwapper, Slab
+from oocdnn._core.swap import NativeSwapper, Slab
 from oocdnn.bench.training.counting import Counter, CountingCard
 from oocdnn.torch import memory_limit
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oocdnn._call import Window
-from oocdnn._mapped import Array
-from oocdnn._problem import Problem, window_of
+from oocdnn._arrays.mapped import Array
+from oocdnn._core.call import Window
 from oocdnn.bench.amounts import groups_of
+from oocdnn.cli.problems import Problem, window_of
 
 Box = Sequence[tuple[int, int]]  # begin and end on each spatial axis
 Filters = Sequence[int]  # of one group; a range is not copied

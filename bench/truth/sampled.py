@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocdnn._mapped import Array
-from oocdnn._problem import Problem, window_of
+from oocdnn._arrays.mapped import Array
 from oocdnn.bench.amounts import groups_of
+from oocdnn.cli.problems import Problem, window_of
 
 Place = tuple[int, ...]
 Index = NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""Writes oocdnn/_cdefs.py from oocdnn.h: declarations for cffi, the enums, the version.
+"""Writes oocdnn/_core/cdefs.py from oocdnn.h: declarations for cffi, the enums, the version.
 
 Run it after every change of the header: python native/capi/make_cdefs.py
 It reads the subset of C that the header uses and stops at anything else in an enum.
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 HEADER = Path(__file__).resolve().with_name("oocdnn.h")
-TARGET = Path(__file__).resolve().parents[2] / "oocdnn" / "_cdefs.py"
+TARGET = Path(__file__).resolve().parents[2] / "oocdnn" / "_core" / "cdefs.py"
 
 OPENING = '''\
 """The C interface as cffi and Python see it.
@@ -54,7 +54,7 @@ def class_text(name: str, members: dict[str, int]) -> str:
 
 
 def generate(header: str) -> str:
-    """The text of _cdefs.py."""
+    """The text of cdefs.py."""
     text = declarations(header)
     version = ".".join(re.findall(r"#define OOCDNN_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
     parts = [f'{OPENING}\nVERSION = "{version}"\n']

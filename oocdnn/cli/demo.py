@@ -9,7 +9,7 @@ import click
 import numpy as np
 from PIL import Image
 
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 from oocdnn._shown import bytes_text
 from oocdnn.cli import picture, timeline
 from oocdnn.cli.common import (

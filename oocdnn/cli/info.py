@@ -9,7 +9,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from oocdnn import __version__, _native_library
+from oocdnn import __version__
+from oocdnn._core import loading
 from oocdnn._shown import bytes_text
 from oocdnn.cli.common import console, device_option, json_option, plain_errors
 from oocdnn.context import Context
@@ -44,7 +45,7 @@ def gather(device: str | None) -> dict[str, Any]:
     ]
     return {
         "version": __version__,
-        "library": str(_native_library.library_path()),
+        "library": str(loading.library_path()),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": packages,

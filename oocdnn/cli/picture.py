@@ -6,7 +6,7 @@ import click
 import numpy as np
 from PIL import Image
 
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 
 DIRECTIONS = 16  # around the full circle: an edge from dark to light is not one from light to dark
 TAPS = 7

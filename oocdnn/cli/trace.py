@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from oocdnn._problem import parse, random_call
 from oocdnn._shown import bytes_text
 from oocdnn.cli.common import (
     budget_option,
@@ -13,6 +12,7 @@ from oocdnn.cli.common import (
     progress_bar,
     seconds_text,
 )
+from oocdnn.cli.problems import parse, random_call
 from oocdnn.context import Context
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oocdnn._native_network import Totals
+from oocdnn._core.network import Totals
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.schedule import Scheduler
 from oocdnn.network.timeline import Link, Timeline, available

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from oocdnn._native_network import (
+from oocdnn._core.network import (
     KEEP,
     RECIPE,
     SQUEEZE,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from oocdnn import fused
-from oocdnn._geometry import need_shape
+from oocdnn._calls.call_geometry import need_shape
 from oocdnn.arrays import view
 from oocdnn.fused import Need, Saved
 from oocdnn.nn.parameter import Parameter

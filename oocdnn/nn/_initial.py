@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, flag
-from oocdnn._window import integer
+from oocdnn._arrays.allocation import allocating
+from oocdnn._calls.windows import integer
 from oocdnn.nn.parameter import Parameter
 
 Seed = int | np.random.Generator | None

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from oocdnn._geometry import need_shape
-from oocdnn._gpu_arrays import is_cupy
+from oocdnn._arrays.gpu_arrays import is_cupy
+from oocdnn._calls.call_geometry import need_shape
 from oocdnn.arrays import view
 from oocdnn.errors import InvalidDtype
 

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from oocdnn._chain_prices import chain_seconds, gradient_seconds
-from oocdnn._geometry import Shape
+from oocdnn._calls.call_geometry import Shape
 from oocdnn.arrays import View
 from oocdnn.chain import Link, make_all
 from oocdnn.chain_gradients import Need
 from oocdnn.errors import OutOfMemory, Unsupported
+from oocdnn.nn._chain_prices import chain_seconds, gradient_seconds
 
 # Every link more spares a copy and costs some arithmetic: where so many have made a section no
 # better, longer ones are not looked at.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oocdnn._operation import ActivationSpec
-from oocdnn._window import PerAxis
+from oocdnn._calls.operation import ActivationSpec
+from oocdnn._calls.windows import PerAxis
 from oocdnn.errors import Unsupported
 from oocdnn.nn._links import joined_to
 from oocdnn.nn.activation import Activating

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from oocdnn._call import Pool
-from oocdnn._cdefs import PoolMode
+from oocdnn._core.call import Pool
+from oocdnn._core.cdefs import PoolMode
 from oocdnn.nn._modules import wide, zeros
 
 Shape = tuple[int, ...]

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from oocdnn._arguments import number_of
-from oocdnn._operation import ActivationSpec
+from oocdnn._calls.operation import ActivationSpec
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._modules import narrow, need_floating, need_like, wide
 from oocdnn.nn.layer import Layer

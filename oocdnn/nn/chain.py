@@ -6,8 +6,8 @@ from weakref import ref
 
 import numpy as np
 
+from oocdnn._calls.stack import current_context
 from oocdnn._shown import shown
-from oocdnn._stack import current_context
 from oocdnn.arrays import view
 from oocdnn.chain import Link, conv_chain
 from oocdnn.errors import InvalidProblem

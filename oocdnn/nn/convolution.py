@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oocdnn import functions, gradients
-from oocdnn._geometry import Moves, Shape
-from oocdnn._window import Padding, PerAxis, integer, per_axis
+from oocdnn._calls.call_geometry import Moves, Shape
+from oocdnn._calls.windows import Padding, PerAxis, integer, per_axis
 from oocdnn.chain import Link
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._initial import Seed, uniform_pair

@@ -5,11 +5,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from oocdnn import _pool, fused
-from oocdnn._geometry import SPATIAL, Moves
-from oocdnn._operation import ActivationSpec
-from oocdnn._pool import Pool
-from oocdnn._window import Padding, PerAxis, integer, per_axis
+from oocdnn import fused
+from oocdnn._calls import pooling
+from oocdnn._calls.call_geometry import SPATIAL, Moves
+from oocdnn._calls.operation import ActivationSpec
+from oocdnn._calls.pooling import Pool
+from oocdnn._calls.windows import Padding, PerAxis, integer, per_axis
 from oocdnn.chain import Link
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn import _fused_backward
@@ -55,7 +56,7 @@ class ConvBiasActPool(Layer):
         if axes not in SPATIAL:
             raise InvalidProblem(f"rank is {axes}; convolutions have 1, 2 or 3 spatial axes")
         if pool is not None:
-            _pool.make(pool, axes)  # a wrong one is told of here
+            pooling.make(pool, axes)  # a wrong one is told of here
         self.moves = Moves(stride, padding, dilation, groups)
         self.activation, self.pool = activation, pool
         outer, inner = ("out_channels", out_channels), ("in_channels", in_channels)

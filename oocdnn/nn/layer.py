@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from oocdnn._geometry import Moves
+from oocdnn._calls.call_geometry import Moves
 from oocdnn.chain import Link
 from oocdnn.nn import state
 from oocdnn.nn.parameter import Buffer, Parameter

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oocdnn import functions, gradients
-from oocdnn._window import integer
+from oocdnn._calls.windows import integer
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._initial import Seed, uniform_pair
 from oocdnn.nn._modules import module_of

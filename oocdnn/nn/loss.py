@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from oocdnn._geometry import need_shape
+from oocdnn._calls.call_geometry import need_shape
 from oocdnn._shown import shown
 from oocdnn.errors import InvalidDtype, InvalidProblem
 from oocdnn.nn._modules import module_of, narrow, need_floating, wide

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oocdnn import normalization
-from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, flag, real
-from oocdnn._operation import ActivationSpec
-from oocdnn._window import integer
+from oocdnn._arrays.allocation import allocating
+from oocdnn._calls.operation import ActivationSpec
+from oocdnn._calls.windows import integer
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.nn._modules import module_of, narrow, wide
 from oocdnn.nn.layer import Layer

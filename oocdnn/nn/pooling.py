@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from oocdnn import _geometry, _pool
-from oocdnn._pool import Pool
-from oocdnn._window import PerAxis
+from oocdnn._calls import call_geometry, pooling
+from oocdnn._calls.pooling import Pool
+from oocdnn._calls.windows import PerAxis
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn import _windows
 from oocdnn.nn._modules import module_of, need_like
@@ -22,7 +22,7 @@ class Pooling(Layer):
     def __init__(self, pool: Pool) -> None:
         super().__init__()
         self.pool = pool
-        _pool.make(pool, self.rank)  # a wrong one is told of here
+        pooling.make(pool, self.rank)  # a wrong one is told of here
 
     def _pooled(self, x: Any) -> tuple[Any, tuple[int, ...]]:
         """The pool and the shape of y."""
@@ -30,7 +30,7 @@ class Pooling(Layer):
             raise InvalidProblem(
                 f"x has {x.ndim} axes {x.shape}; {type(self).__name__} takes {self.rank + 2}"
             )
-        return _geometry.pooled(x.shape, self.pool)
+        return call_geometry.pooled(x.shape, self.pool)
 
 
 class _Maximum(Pooling):
@@ -55,7 +55,7 @@ class _Maximum(Pooling):
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         winners, shape = self._take()
         module = need_like("dy", dy, winners.shape, "x and the pool")
-        made, _ = _geometry.pooled(shape, self.pool)
+        made, _ = call_geometry.pooled(shape, self.pool)
         return _windows.unpool(module, dy, winners, made, shape) if needs_dx else None
 
 
@@ -83,7 +83,7 @@ class _Average(Pooling):
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         (shape,) = self._take()
-        made, pooled = _geometry.pooled(shape, self.pool)
+        made, pooled = call_geometry.pooled(shape, self.pool)
         module = need_like("dy", dy, pooled, "x and the pool")
         return _windows.spread(module, dy, made, shape) if needs_dx else None
 

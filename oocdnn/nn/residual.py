@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from oocdnn._geometry import need_shape
+from oocdnn._calls.call_geometry import need_shape
 from oocdnn.chain import Link, conv_chain
 from oocdnn.nn._modules import module_of, narrow, wide
 from oocdnn.nn.activation import Activating, Identity

@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from oocdnn._arguments import need_kind, path_of
+from oocdnn._calls.call_geometry import need_shape
 from oocdnn._files import replacing
-from oocdnn._geometry import need_shape
 from oocdnn.errors import InvalidDtype, InvalidProblem
 from oocdnn.nn._modules import module_of, moved
 

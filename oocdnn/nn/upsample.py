@@ -4,8 +4,8 @@ pass, and what is upsampled is nowhere."""
 from operator import mul
 from typing import Any
 
-from oocdnn._allocation import allocating
-from oocdnn._window import PerAxis, per_axis
+from oocdnn._arrays.allocation import allocating
+from oocdnn._calls.windows import PerAxis, per_axis
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.nn._modules import module_of
 from oocdnn.nn.layer import Layer

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import torch
 
-from oocdnn import _stack
+from oocdnn._calls import stack
 from oocdnn.context import Context
 
 
@@ -24,20 +24,20 @@ class _Latest:
 @contextmanager
 def lend(context: Context | None) -> Iterator[None]:
     """Calls within use `context` if it is open and their thread is in no `with` block."""
-    if context is None or context.closed or _stack.entered_context() is not None:
+    if context is None or context.closed or stack.entered_context() is not None:
         yield
         return
-    _stack.push(context)
+    stack.push(context)
     try:
         yield
     finally:
-        _stack.pop(context)
+        stack.pop(context)
 
 
 @contextmanager
 def of_call() -> Iterator[None]:
     """Around each call of the core."""
-    entered, reference = _stack.entered_context(), _Latest.reference
+    entered, reference = stack.entered_context(), _Latest.reference
     if entered is not None:
         _Latest.reference = weakref.ref(entered)
     latest = reference() if reference is not None and _differentiating() else None

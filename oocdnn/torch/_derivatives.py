@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from oocdnn import _stack
+from oocdnn._calls import stack
 from oocdnn.torch import _contexts
 from oocdnn.torch._autograd import Derivatives, in_forward_mode, register
 from oocdnn.torch._operators import (
@@ -38,7 +38,7 @@ def _keep(ctx: Any, inputs: Sequence[Any], moves: Sequence[Any], output: Tensor)
     ctx.places = _Place(first), _Place(second)
     ctx.bias = None
     ctx.moves = tuple(moves)
-    ctx.context = _stack.entered_context()
+    ctx.context = stack.entered_context()
     if in_forward_mode():
         ctx.save_for_forward(first, second)
         ctx.others, ctx.result = tuple(others), _Place(output)

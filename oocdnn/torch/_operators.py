@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 import oocdnn
-from oocdnn import _geometry
+from oocdnn._calls import call_geometry
 from oocdnn.torch import _batching, _contexts
 from oocdnn.torch._tensors import empty_in_order, empty_result, walkable
 
@@ -61,27 +61,27 @@ def _transposed_keywords(output_padding: Ints, moves: Sequence[Any]) -> Any:
 
 
 def _shape(sizes: Any, x: Tensor, w: Tensor, keywords: dict[str, Any]) -> Any:
-    """Of the result, by one of the functions of `_geometry`."""
+    """Of the result, by one of the functions of `call_geometry`."""
     return sizes(x.ndim - 2, tuple(x.shape), tuple(w.shape), *keywords.values()).shape
 
 
 def _conv(x: Tensor, w: Tensor, b: Tensor | None, *arguments: Any) -> Tensor:
     *moves, device = arguments
     keywords = _keywords(*moves)
-    shape = _shape(_geometry.forward, x, w, keywords)
+    shape = _shape(call_geometry.forward, x, w, keywords)
     return _run(_FORWARD[x.ndim - 2], _seen(x, w, b), shape, device, keywords)
 
 
 def _conv_fake(x: Tensor, w: Tensor, b: Tensor | None, *arguments: Any) -> Tensor:
     *moves, device = arguments
-    shape = _shape(_geometry.of_symbols(_geometry.forward), x, w, _keywords(*moves))
+    shape = _shape(call_geometry.of_symbols(call_geometry.forward), x, w, _keywords(*moves))
     return empty_in_order(walkable(x), shape, device)
 
 
 def _conv_transpose(x: Tensor, w: Tensor, b: Tensor | None, extra: Ints, *arguments: Any) -> Tensor:
     *moves, device = arguments
     keywords = _transposed_keywords(extra, moves)
-    shape = _shape(_geometry.transposed, x, w, keywords)
+    shape = _shape(call_geometry.transposed, x, w, keywords)
     return _run(_TRANSPOSED[x.ndim - 2], _seen(x, w, b), shape, device, keywords)
 
 
@@ -89,7 +89,7 @@ def _conv_transpose_fake(
     x: Tensor, w: Tensor, b: Tensor | None, extra: Ints, *arguments: Any
 ) -> Tensor:
     *moves, device = arguments
-    sizes = _geometry.of_symbols(_geometry.transposed)
+    sizes = call_geometry.of_symbols(call_geometry.transposed)
     shape = _shape(sizes, x, w, _transposed_keywords(extra, moves))
     return empty_in_order(walkable(x), shape, device)
 

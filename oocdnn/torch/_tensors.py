@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oocdnn._cdefs import DType
-from oocdnn._stack import current_context
+from oocdnn._calls.stack import current_context
+from oocdnn._core.cdefs import DType
 from oocdnn.arrays import View
 
 _INTEGERS: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}  # by size in bytes

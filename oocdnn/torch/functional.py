@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from oocdnn import _geometry, _window
+from oocdnn._calls import call_geometry, windows
 from oocdnn.torch._derivatives import conv, conv_transpose
 
 Device: TypeAlias = torch.device | str | int | None
@@ -26,8 +26,8 @@ def _operands(rank: int, name: str, x: Tensor, w: Tensor, b: Any) -> tuple[list[
     """x, w and b, batched, of the type that torch.autocast wants; whether x was a single sample."""
     single = x.ndim == rank + 1
     x = x.unsqueeze(0) if single else x
-    _geometry.need_axes("x", tuple(x.shape), rank, name, f"N, C, {_geometry.SPATIAL[rank]}")
-    _geometry.need_axes("w", tuple(w.shape), rank, name, f"and {_geometry.TAPS[rank]}")
+    call_geometry.need_axes("x", tuple(x.shape), rank, name, f"N, C, {call_geometry.SPATIAL[rank]}")
+    call_geometry.need_axes("w", tuple(w.shape), rank, name, f"and {call_geometry.TAPS[rank]}")
     operands, side = [x, w, b], x.device.type
     if side in _CONVERTED and torch.is_autocast_enabled(side):
         dtype = torch.get_autocast_dtype(side)
@@ -44,7 +44,7 @@ def _moves(w: Tensor, stride: Any, padding: Any, dilation: Any, groups: int) -> 
     """How the filter moves, as the operators are told."""
     taps = tuple(w.shape[2:])
     keywords = _per_axis(stride), _per_axis(padding), _per_axis(dilation)
-    window = _window.make(len(taps), taps, *keywords)
+    window = windows.make(len(taps), taps, *keywords)
     return window.stride, window.before, window.after, window.dilation, groups
 
 
@@ -60,7 +60,7 @@ def _convolve(rank: int, tensors: Any, moves: Any, device: Device) -> Tensor:
 
 def _transpose(rank: int, tensors: Any, output_padding: Any, moves: Any, device: Device) -> Tensor:
     (x, w, b), single = _operands(rank, f"conv_transpose{rank}d", *tensors)
-    extra = _window.per_axis("output_padding", _per_axis(output_padding), rank, 0)
+    extra = windows.per_axis("output_padding", _per_axis(output_padding), rank, 0)
     y: Tensor = conv_transpose(x, w, b, extra, *_moves(w, *moves), _side(device, x))
     return y.squeeze(0) if single else y
 

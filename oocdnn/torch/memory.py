@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 import oocdnn
-from oocdnn._mapped import Array
-from oocdnn._results import Results
-from oocdnn._stack import current_context
+from oocdnn._arrays.mapped import Array
+from oocdnn._arrays.results import Results
+from oocdnn._calls.stack import current_context
 from oocdnn.errors import InvalidProblem
 
 Size = int | Sequence[int]

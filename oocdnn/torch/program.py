@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oocdnn._budget import program_share
+from oocdnn._calls.budget import program_share
 from oocdnn._shown import bytes_text
 from oocdnn.errors import FileError, InvalidProblem
 from oocdnn.network.plan_file import PlanFile

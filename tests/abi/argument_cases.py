@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from oocdnn import _native
-from oocdnn._cdefs import CDEF, Direction, DType, PoolMode, Status
+from oocdnn._core import native
+from oocdnn._core.cdefs import CDEF, Direction, DType, PoolMode, Status
 
-FFI, LIB = _native._ffi(), _native._library()
+FFI, LIB = native._ffi(), native._library()
 NULL = FFI.NULL
 NAN, INFINITY = float("nan"), float("inf")
 INT64 = (-1, 0, -(2**63), 2**63 - 1, 2**62)

@@ -9,7 +9,7 @@ from pathlib import Path
 import cffi
 import pytest
 
-from oocdnn import _cdefs
+from oocdnn._core import cdefs
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "native" / "capi" / "oocdnn.h"
@@ -37,7 +37,7 @@ def generator():
 @pytest.fixture(scope="module")
 def ffi():
     ffi = cffi.FFI()
-    ffi.cdef(_cdefs.CDEF)
+    ffi.cdef(cdefs.CDEF)
     return ffi
 
 
@@ -61,13 +61,13 @@ def run_c(tmp_path_factory):
 
 
 def structs(ffi) -> list[str]:
-    names = re.findall(r"^\} (oocdnn_\w+);$", _cdefs.CDEF, re.MULTILINE)
+    names = re.findall(r"^\} (oocdnn_\w+);$", cdefs.CDEF, re.MULTILINE)
     return [name for name in names if ffi.typeof(name).kind == "struct"]
 
 
 def test_committed_file_is_what_the_generator_writes():
     text = generator().generate(HEADER.read_text(encoding="utf-8"))
-    assert text == (ROOT / "oocdnn" / "_cdefs.py").read_text(encoding="utf-8"), (
+    assert text == (ROOT / "oocdnn" / "_core" / "cdefs.py").read_text(encoding="utf-8"), (
         "run python native/capi/make_cdefs.py"
     )
 
@@ -101,7 +101,7 @@ def test_every_enum_has_the_headers_values(ffi, run_c):
 @pytest.mark.parametrize("name", ENUMS)
 def test_python_enums_mirror_the_c_enums(ffi, name):
     title = name.title().replace("_", "")
-    python = getattr(_cdefs, generator().CLASS_NAMES.get(name, title))
+    python = getattr(cdefs, generator().CLASS_NAMES.get(name, title))
     members = {
         member.removeprefix("OOCDNN_").removeprefix(f"{name.upper()}_"): value
         for value, member in ffi.typeof(f"oocdnn_{name}").elements.items()
@@ -111,19 +111,19 @@ def test_python_enums_mirror_the_c_enums(ffi, name):
 
 def test_version_is_the_headers(run_c):
     numbers = ", ".join(f"OOCDNN_VERSION_{part}" for part in ("MAJOR", "MINOR", "PATCH"))
-    assert run_c([f'printf("%d.%d.%d\\n", {numbers});']) == [_cdefs.VERSION]
+    assert run_c([f'printf("%d.%d.%d\\n", {numbers});']) == [cdefs.VERSION]
 
 
 def test_every_function_is_exported():
-    from oocdnn import _native
+    from oocdnn._core import native
 
-    functions = re.findall(r"\b(oocdnn_\w+)\(", _cdefs.CDEF)
+    functions = re.findall(r"\b(oocdnn_\w+)\(", cdefs.CDEF)
     assert len(functions) >= 15
     for function in functions:
-        assert getattr(_native._library(), function), function
+        assert getattr(native._library(), function), function
 
 
 def test_library_and_header_are_of_one_version():
-    from oocdnn import _native
+    from oocdnn._core import native
 
-    assert _native.version() == _cdefs.VERSION
+    assert native.version() == cdefs.VERSION

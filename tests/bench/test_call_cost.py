@@ -8,7 +8,7 @@ import numpy as np
 from click.testing import CliRunner
 
 import oocdnn
-from oocdnn._native import NativeContext
+from oocdnn._core.native import NativeContext
 from oocdnn.bench.studies.call_cost import calls, command
 
 

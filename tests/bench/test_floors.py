@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from oocdnn._problem import parse
 from oocdnn.bench import amounts, sgemm
 from oocdnn.bench.gpu import wires as gpu_wires
 from oocdnn.bench.gpu.wires import Gauge, Wires
@@ -18,6 +17,7 @@ from oocdnn.bench.measure import Call
 from oocdnn.bench.studies import call_cost, floor_row, passes, planning, wires
 from oocdnn.bench.studies.floor_row import Measured
 from oocdnn.bench.studies.timed import Timed, total
+from oocdnn.cli.problems import parse
 from oocdnn.perfmodel.profile import Profile
 
 # GB/s, so that every floor differs from the others.

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocdnn
-from oocdnn._problem import parse
 from oocdnn.bench import suite
 from oocdnn.bench.amounts import operand_bytes
 from oocdnn.bench.task import Convolution, Task, objection
 from oocdnn.bench.truth.passes import Pass, touching
+from oocdnn.cli.problems import parse
 
 SHAPES = "x3x4x9x11 w6x4x3x3 pad1"
 FORWARD = f"conv2d:fwd {SHAPES} f32 +bias +relu +maxpool2 +saved"

@@ -7,8 +7,8 @@ import oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocdnn._problem import parse, window_of
 from oocdnn.bench.truth import sampled
+from oocdnn.cli.problems import parse, window_of
 
 small = st.integers(1, 3)
 

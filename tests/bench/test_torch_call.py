@@ -7,10 +7,10 @@ import pytest
 from bench_cases import SMALL
 
 import oocdnn
-from oocdnn._problem import parse
 from oocdnn.bench.layer_call import call_of
 from oocdnn.bench.layers import DIRECTIONS, ROLES, Direction, Layer, operands
 from oocdnn.bench.peers.torch_call import convolution
+from oocdnn.cli.problems import parse
 
 torch = pytest.importorskip("torch")
 

@@ -28,7 +28,7 @@ from fuzz import odd
 from fuzz.rounds import Call, Fault, Round
 
 import oocdnn
-from oocdnn import _stack
+from oocdnn._calls import stack
 from oocdnn.errors import FileError, InvalidDtype
 
 PACKAGE = str(Path(oocdnn.__file__).parent)
@@ -118,11 +118,11 @@ class Fuzzer:
 
 def with_context(context: Any, call: Call) -> None:
     """The call on a context of the round's. The context stays open, so it is entered by hand."""
-    _stack.push(context)
+    stack.push(context)
     try:
         call()
     finally:
-        _stack.pop(context)
+        stack.pop(context)
 
 
 def limit_memory() -> None:

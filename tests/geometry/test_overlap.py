@@ -11,7 +11,7 @@ from geometry import core
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oocdnn._overlap import Extent, share_elements
+from oocdnn._arrays.overlap import Extent, share_elements
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from driver import FAKE, driver
 from python.support import assert_equal, integers
 
 import oocdnn
-from oocdnn import _pins
+from oocdnn._arrays import pins
 
 W = integers((4, 3, 3, 3))
 SHAPE = (2, 3, 40, 41)
@@ -32,8 +32,8 @@ def make(**keywords: object) -> oocdnn.Context:
 @contextmanager
 def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[oocdnn.Context]:
     """A context that pins small arrays too, from the second use on."""
-    monkeypatch.setattr(_pins, "LEAST_BYTES", 1 << 12)
-    monkeypatch.setattr(_pins, "USES", 1)
+    monkeypatch.setattr(pins, "LEAST_BYTES", 1 << 12)
+    monkeypatch.setattr(pins, "USES", 1)
     with make(wrap="check") as context:
         yield context
         assert context.check_reports() == []

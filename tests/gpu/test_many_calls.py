@@ -20,7 +20,7 @@ import pytest
 from python.support import assert_equal, integers
 
 import oocdnn
-from oocdnn import _native_library
+from oocdnn._core import loading
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -83,7 +83,7 @@ def test_few_pieces_are_timed(ctx):
 def test_the_core_says_what_it_holds(ctx):
     """To the library that keeps a limit on a program, which takes what else the card holds for the
     program's."""
-    ask = CDLL(str(_native_library.library_path())).oocdnn_device_bytes
+    ask = CDLL(str(loading.library_path())).oocdnn_device_bytes
     ask.restype = c_int64
     ctx.release()
     before = ask(0), free_bytes()

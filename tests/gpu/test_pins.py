@@ -20,7 +20,7 @@ import pytest
 from python.support import assert_equal, integers
 
 import oocdnn
-from oocdnn import _pins
+from oocdnn._arrays import pins
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -58,7 +58,7 @@ def test_from_a_use_on_until_it_goes(ctx, pieces):
 
 @pytest.mark.parametrize("uses", [2, 5])
 def test_what_is_used_a_few_times_is_staged(ctx, pieces, monkeypatch, uses):
-    monkeypatch.setattr(_pins, "USES", uses)
+    monkeypatch.setattr(pins, "USES", uses)
     x = X.copy()
     for _ in range(uses):
         use(ctx, x)
@@ -79,7 +79,7 @@ def test_a_context_that_pins_nothing_keeps_what_another_pinned(ctx, pieces, monk
 
         def progress(done: int, _tiles: int) -> None:
             if done == 1:
-                _pins.release(ctx)
+                pins.release(ctx)
                 seen.append(pieces())
 
         context.conv2d(x, W, out=never_pinned(), progress=progress)
@@ -186,7 +186,7 @@ def test_memory_that_an_array_does_not_own(ctx, pieces, tmp_path, kind):
 
 
 def test_small_arrays_are_staged(ctx, pieces, monkeypatch):
-    monkeypatch.setattr(_pins, "LEAST_BYTES", X.nbytes + 1)
+    monkeypatch.setattr(pins, "LEAST_BYTES", X.nbytes + 1)
     x = X.copy()
     for _ in range(3):
         use(ctx, x)
@@ -318,7 +318,7 @@ def test_release_waits_for_calls_that_use_an_array(ctx, pieces):
 
     def progress(done: int, _tiles: int) -> None:
         if done == 1:
-            _pins.release(ctx)
+            pins.release(ctx)
             seen.append(pieces())
 
     y = never_pinned()
@@ -339,7 +339,7 @@ def test_a_call_that_fails_uses_nothing_any_more(ctx, pieces):
         ctx.conv2d(x, W, out=np.empty(Y.shape, np.float32), progress=stop)
     gc.collect()
     assert pieces() == 1
-    _pins.release(ctx)
+    pins.release(ctx)
     assert pieces() == 0
 
 

@@ -12,8 +12,8 @@ from gpu.driver import FAKE
 from gpu.suite import FAKE_DRIVER, run_suite
 
 import oocdnn
-from oocdnn._problem import parse, random_call
 from oocdnn.bench.gpu.memory import DeviceArray, Gpu
+from oocdnn.cli.problems import parse, random_call
 from oocdnn.perfmodel import validate
 from oocdnn.perfmodel.__main__ import main
 from oocdnn.perfmodel.cases import Case

@@ -52,13 +52,13 @@ def test_calls_like_earlier_ones(ctx, monkeypatch, on_gpu):
     cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=next(streams)))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=LikeCupys, cuda=cuda))
     place = [LikeCupys if there else np.array for there in on_gpu]
-    long_way, own = [], oocdnn._native.NativeContext.run
+    long_way, own = [], oocdnn._core.native.NativeContext.run
 
     def run(self, call, *arguments):
         long_way.append(call.stream)
         own(self, call, *arguments)
 
-    monkeypatch.setattr(oocdnn._native.NativeContext, "run", run)
+    monkeypatch.setattr(oocdnn._core.native.NativeContext, "run", run)
     for order, seed in itertools.product((np.ascontiguousarray, channels_last), range(3)):
         x, w = order(integers((2, 8, 30, 41), seed)), integers((12, 8, 3, 3), seed)
         reference = oracle.forward(x, w, padding=1)

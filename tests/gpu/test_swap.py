@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocdnn._native_swap import IN, OUT, NativeSwapper, Slab
+from oocdnn._core.swap import IN, OUT, NativeSwapper, Slab
 from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

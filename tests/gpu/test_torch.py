@@ -19,7 +19,7 @@ from pytorch.nets import UNet, train
 from torch import nn
 
 import oocdnn.torch
-from oocdnn import _stack
+from oocdnn._calls import stack
 from oocdnn.torch import _operators
 
 pytestmark = [
@@ -41,7 +41,7 @@ def ctx(request, monkeypatch):
     def refuse() -> oocdnn.Context:
         raise AssertionError("the default context is used")
 
-    monkeypatch.setattr(_stack, "_default_context", refuse)
+    monkeypatch.setattr(stack, "_default_context", refuse)
     with oocdnn.Context("cuda", budget, wrap="check") as context:
         yield context
         torch.cuda.synchronize()

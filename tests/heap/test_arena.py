@@ -11,7 +11,7 @@ from geometry.core import library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocdnn._native_heap import FREE, USED, HeapBlock, HeapRules, NativeAllocator, NativeHeap
+from oocdnn._core.heap import FREE, USED, HeapBlock, HeapRules, NativeAllocator, NativeHeap
 
 MIB = 1 << 20
 PAGE = 20 * MIB

@@ -8,7 +8,7 @@ import math
 import pytest
 from click.testing import CliRunner
 
-from oocdnn._problem import parse
+from oocdnn.cli.problems import parse
 from oocdnn.perfmodel import cases, profiles, validate
 from oocdnn.perfmodel.__main__ import main
 from oocdnn.perfmodel.cases import Case

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from oocdnn import _native
-from oocdnn._cdefs import Direction, DType, Status
+from oocdnn._core import native
+from oocdnn._core.cdefs import Direction, DType, Status
 
-FFI, NULL = _native._ffi(), _native._ffi().NULL
+FFI, NULL = native._ffi(), native._ffi().NULL
 
 
 @pytest.mark.parametrize(("link", "name"), [(1, "x"), (2, "x"), (0, "y"), (1, "y")])
 def test_what_is_between_two_links_is_nobodys(link, name):
-    lib = _native._library()
+    lib = native._library()
     links, operands = FFI.new("oocdnn_convolution[3]"), FFI.new("oocdnn_operands[3]")
     kept = []
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from oocdnn import _native
+from oocdnn._core import native
 
-FFI = _native._ffi()
+FFI = native._ffi()
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ FFI = _native._ffi()
     ],
 )
 def test_strides_are_dense(shape, strides):
-    lib = _native._library()
+    lib = native._library()
     sizes = FFI.new("int64_t[5]", list(shape))
     tensor = lib.oocdnn_dense_tensor(lib.OOCDNN_FLOAT32, len(shape), sizes, FFI.NULL)
     assert list(tensor.shape)[: len(shape)] == list(shape)

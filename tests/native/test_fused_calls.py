@@ -8,16 +8,16 @@ import numpy as np
 import oracle
 import pytest
 
-from oocdnn import _native
-from oocdnn._cdefs import Direction, DType, PoolMode, Status
+from oocdnn._core import native
+from oocdnn._core.cdefs import Direction, DType, PoolMode, Status
 
-FFI, NULL = _native._ffi(), _native._ffi().NULL
+FFI, NULL = native._ffi(), native._ffi().NULL
 OK, INVALID, WRONG_TYPE = Status.OK, Status.INVALID_PROBLEM, Status.INVALID_DTYPE
 
 
 @pytest.fixture
 def lib():
-    return _native._library()
+    return native._library()
 
 
 class Call:

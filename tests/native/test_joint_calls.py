@@ -9,7 +9,7 @@ import oracle
 import pytest
 from native.test_fused_calls import FFI, INVALID, NULL, OK, WRONG_TYPE, Call, dy_of, gradient, lib
 
-from oocdnn._cdefs import Direction, DType, Status
+from oocdnn._core.cdefs import Direction, DType, Status
 
 __all__ = ["lib"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oocdnn._native_library import library_path
+from oocdnn._core.loading import library_path
 
 HEADERS = Path(__file__).resolve().parents[2] / "native" / "capi"
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocdnn import _native
-from oocdnn._cdefs import Direction, DType, Status
+from oocdnn._core import native
+from oocdnn._core.cdefs import Direction, DType, Status
 
-FFI = _native._ffi()
+FFI = native._ffi()
 SHAPE = (2, 3, 5, 4)
 W = np.random.default_rng(5).integers(-3, 4, (3, 3, 1, 1)).astype(np.float32)
 X = np.random.default_rng(6).integers(-3, 4, SHAPE).astype(np.float32)
@@ -21,7 +21,7 @@ X = np.random.default_rng(6).integers(-3, 4, SHAPE).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def context():
-    lib = _native._library()
+    lib = native._library()
     options, made = FFI.new("oocdnn_options *"), FFI.new("oocdnn_context **")
     options[0] = lib.oocdnn_default_options()
     device, profile = FFI.new("char[]", b"cpu"), FFI.new("char[]", b"none")
@@ -33,7 +33,7 @@ def context():
 
 def dense(array: np.ndarray):
     """The tensor of an array, and what has to live as long."""
-    lib, tensor = _native._library(), FFI.new("oocdnn_tensor *")
+    lib, tensor = native._library(), FFI.new("oocdnn_tensor *")
     shape = FFI.new("int64_t[]", array.shape)
     data = FFI.cast("void *", array.__array_interface__["data"][0])
     tensor[0] = lib.oocdnn_dense_tensor(DType.FLOAT32, array.ndim, shape, data)
@@ -44,7 +44,7 @@ def dense(array: np.ndarray):
 
 def run(context, x, y) -> tuple[int, str]:
     """y = conv(x, W), 1x1; the status and its text."""
-    lib = _native._library()
+    lib = native._library()
     convolution, operands = FFI.new("oocdnn_convolution *"), FFI.new("oocdnn_operands *")
     convolution[0] = lib.oocdnn_default_convolution(Direction.FORWARD, 2)
     weights = dense(W)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocdnn import _native
-from oocdnn._cdefs import Direction, DType, Status
+from oocdnn._core import native
+from oocdnn._core.cdefs import Direction, DType, Status
 
-FFI, LIB = _native._ffi(), _native._library()
+FFI, LIB = native._ffi(), native._library()
 ONES = {
     "x": np.ones((1, 1, 4, 4), np.float32),
     "w": np.ones((1, 1, 3, 3), np.float32),

@@ -7,16 +7,16 @@ from threading import Barrier
 
 import pytest
 
-from oocdnn import _native
-from oocdnn._cdefs import Status
+from oocdnn._core import native
+from oocdnn._core.cdefs import Status
 
-FFI, NULL = _native._ffi(), _native._ffi().NULL
+FFI, NULL = native._ffi(), native._ffi().NULL
 OUT_OF_MEMORY, INVALID = Status.OUT_OF_MEMORY, Status.INVALID_PROBLEM
 
 
 @pytest.fixture
 def lib():
-    return _native._library()
+    return native._library()
 
 
 def last_error(lib) -> str:

@@ -14,7 +14,7 @@ from network.networks import H100_LINK, resnet, unet, vgg16
 from network.steps import HOSTED_LINK, LINK, MIB, hosted_step, random_step
 
 import oocdnn
-from oocdnn._native_network import NativeScheduler, NativeStep
+from oocdnn._core.network import NativeScheduler, NativeStep
 from oocdnn.network.plan import KEEP, SWAP, Choice, Policy
 from oocdnn.network.planner import least_limit
 from oocdnn.network.polish import HOT, polished

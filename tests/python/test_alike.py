@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from python.support import channels_last, integers
 
 import oocdnn
-from oocdnn import _addresses
+from oocdnn._arrays import addresses
 
 # Direct: the same bits whatever the tiles are.
 ENGINE = "direct"
@@ -182,8 +182,8 @@ def test_addresses_are_those_that_numpy_tells(shape, steps, kind):
     slices = [slice(None, None, step) for step in steps[: len(shape)]]
     array = np.zeros(shape, np.float32)[(..., *slices)]
     for one in (array.view(kind), array.T, array[..., None]):
-        assert _addresses.address_of(one) == one.__array_interface__["data"][0]
+        assert addresses.address_of(one) == one.__array_interface__["data"][0]
 
 
 def test_addresses_are_read_where_numpy_is_cpython_s():
-    assert _addresses.address_of is _addresses._read
+    assert addresses.address_of is addresses._read

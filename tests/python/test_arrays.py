@@ -8,7 +8,7 @@ import pytest
 from python.support import assert_equal, channels_last, integers, is_channels_last
 
 import oocdnn
-from oocdnn._cdefs import DType
+from oocdnn._core.cdefs import DType
 from oocdnn.arrays import View
 
 pytestmark = pytest.mark.usefixtures("ctx")

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oocdnn
-from oocdnn._chain_prices import chain_seconds
 from oocdnn.arrays import view
 from oocdnn.chain import Link, make_all
 from oocdnn.errors import OutOfMemory
+from oocdnn.nn._chain_prices import chain_seconds
 
 GAIN = 1.02  # that a section which is passed over may have been worth
 

@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import oocdnn
-from oocdnn import _problem
-from oocdnn.cli import main, picture
+from oocdnn.cli import main, picture, problems
 from oocdnn.cli.demo import _tiles
 
 PROBLEM = "conv2d:fwd x1x16x64x64 w16x16x3x3 pad1 f32"
@@ -125,10 +124,10 @@ def test_a_problem_string_runs_as_itself(problem, monkeypatch):
     seen = []
 
     def keep(self, call, tensors, progress=None):
-        seen.append(oocdnn._native_calls.problem_text(call, tensors))
+        seen.append(oocdnn._core.requests.problem_text(call, tensors))
 
     with oocdnn.Context("cpu") as context:
-        call = _problem.random_call(_problem.parse(problem), context)
+        call = problems.random_call(problems.parse(problem), context)
         monkeypatch.setattr(oocdnn.Context, "run", keep)
         planned = context.plan(problem).text.splitlines()[0]
         call()

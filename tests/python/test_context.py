@@ -17,7 +17,7 @@ import pytest
 from python.support import SMALL, assert_equal, integers
 
 import oocdnn
-from oocdnn import _cdefs, _native
+from oocdnn._core import cdefs, native
 from oocdnn.context import Stats
 
 X = integers((2, 16, 40, 40))
@@ -106,7 +106,7 @@ def test_all_plans_of_a_large_network_are_kept():
 
 
 def test_python_and_c_have_the_same_fields():
-    fields = {name for name, _ in _native._ffi().typeof("oocdnn_stats").fields}
+    fields = {name for name, _ in native._ffi().typeof("oocdnn_stats").fields}
     assert set(Stats.__dataclass_fields__) == fields
 
 
@@ -157,7 +157,7 @@ def test_leaving_the_outermost_block_closes():
 
 def test_contexts_that_are_dropped_are_destroyed():
     def threads():
-        return threading.active_count(), len(_native._living)
+        return threading.active_count(), len(native._living)
 
     gc.collect()
     before = threads()
@@ -325,7 +325,7 @@ def test_numpy_numbers_are_numbers():
 
 def test_info_names_engines_and_properties(ctx):
     info = json.loads(ctx.info())
-    assert info["version"] == _cdefs.VERSION
+    assert info["version"] == cdefs.VERSION
     engines = {engine["name"]: engine for engine in info["engines"]}
     assert engines["direct"]["invariant"]
     assert {backend["name"] for backend in info["backends"]} >= {"cpu", "cuda"}

@@ -13,7 +13,7 @@ import pytest
 from python.support import DTYPES, assert_equal, channels_last, integers
 
 import oocdnn
-from oocdnn import _mapped
+from oocdnn._arrays.mapped import find
 
 pytestmark = pytest.mark.usefixtures("ctx")
 
@@ -37,7 +37,7 @@ def test_read_from_a_file(mapped, dtype, mode, offset):
     x, w = integers((2, 6, 17, 19), 1, dtype), integers((4, 6, 3, 3), 2, dtype)
     m = mapped(x, mode, offset)
     assert_equal(oocdnn.conv2d(m, w, padding=1), oracle.forward(x, w, padding=1))
-    with_file = _mapped.find(m, writing=False)
+    with_file = find(m, writing=False)
     assert (with_file is None) == (mode == "c")
     if with_file is not None:
         with with_file:
@@ -76,7 +76,7 @@ def test_slices_of_a_mapped_array(mapped, cut, view):
     elif view == "slice of a slice":
         m = m[:, :, :, :][0:]
     x = m[cut]
-    file = _mapped.find(x, writing=False)
+    file = find(x, writing=False)
     assert file is not None
     with file:
         assert (
@@ -143,7 +143,7 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_mapped_one(mapped, tmp_pa
     m = mapped(x, "r")
     (tmp_path / "other").write_bytes(b"\xff" * (x.nbytes + 16))
     os.replace(tmp_path / "other", tmp_path / "data.bin")
-    assert _mapped.find(m, writing=False) is None
+    assert find(m, writing=False) is None
     assert_equal(oocdnn.conv2d(m, w), oracle.forward(x, w))
 
 
@@ -158,7 +158,7 @@ def test_npy_files(tmp_path):
     x, w = integers((1, 3, 9, 9)), integers((4, 3, 3, 3))
     np.save(tmp_path / "x.npy", x)
     m = np.load(tmp_path / "x.npy", mmap_mode="r")
-    assert _mapped.find(m, writing=False).offset > 0
+    assert find(m, writing=False).offset > 0
     assert_equal(oocdnn.conv2d(m, w), oracle.forward(x, w))
 
 

@@ -8,7 +8,7 @@ import sys
 PROLOGUE = """
 import threading
 import numpy as np, oocdnn
-from oocdnn import _native
+from oocdnn._core import native
 x, w, out = (np.ones(shape, "f4") for shape in ((1, 2, 5, 5), (2, 2, 3, 3), (1, 2, 3, 3)))
 """
 
@@ -40,8 +40,8 @@ class Refusing:
     def __exit__(self, *_):
         pass
 
-_native._library()
-_native._ffi()._lock = Refusing()
+native._library()
+native._ffi()._lock = Refusing()
 for math in ("fp32", "tf32"):
     with oocdnn.Context("cpu", "1MiB", engine="direct", math=math) as context:
         for _ in range(3):

@@ -24,7 +24,7 @@ if sys.argv[1]:
     ctypes.CDLL(None).snprintf(text, 16, b"%.1f", ctypes.c_double(1.5))
     assert text.value == b"1,5", text.value
 import oocdnn
-from oocdnn import _problem
+from oocdnn.cli import problems
 
 PROBLEM = "conv2d:fwd x2x8x32x32 w8x8x3x3 pad1 +clip1.5 alpha0.25"
 
@@ -48,7 +48,7 @@ for budget in ("1.5MiB", " +1.5 MB", "12345.9", "0.5%", "1,5MiB", "1.5", "0,5%",
 with oocdnn.Context("cpu", "0.0625MiB", engine="direct", trace=True) as context:
     plan = context.plan(PROBLEM)
     found["plan"] = shown(plan)
-    _problem.random_call(_problem.parse(PROBLEM), context)()
+    problems.random_call(problems.parse(PROBLEM), context)()
     found["trace"] = len(json.loads(context.take_trace())["traceEvents"]) > 0
     made = context.refine(PROBLEM, [0.015625])
     found["refined"] = made.rate, made.after, made.samples, made.spread

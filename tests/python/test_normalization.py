@@ -139,14 +139,14 @@ def test_variances_are_those_of_two_passes(
 
 def test_pairs_alone_are_still_given(monkeypatch):
     """C callers may pass a table of the first two numbers."""
-    monkeypatch.setattr(oocdnn._operation, "SUM_NUMBERS", 2)
+    monkeypatch.setattr(oocdnn._calls.operation, "SUM_NUMBERS", 2)
     for shape in ((2, 3, 9, 11), (1, 1, 9, 11)):
         y = integers(shape)
         sums = sums_of(y)
         assert sums.entries.shape == (*shape[:2], 2)
         np.testing.assert_array_equal(sums.table[..., 0], y.sum((2, 3)))
         np.testing.assert_array_equal(sums.table[..., 1], (y * y).sum((2, 3)))
-    monkeypatch.setattr(oocdnn._operation, "SUM_NUMBERS", 3)
+    monkeypatch.setattr(oocdnn._calls.operation, "SUM_NUMBERS", 3)
     with pytest.raises(oocdnn.InvalidProblem, match="2 x 3 x 5, samples and channels; or x 2"):
         sums_of(integers((2, 3, 9, 11)))
 

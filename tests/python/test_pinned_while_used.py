@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oocdnn._pins import _Pinned
+from oocdnn._arrays.pins import _Pinned
 
 
 class Memory(_Pinned):

@@ -13,7 +13,7 @@ from geometry import core
 from model import planner
 
 import oocdnn
-from oocdnn import _problem
+from oocdnn.cli import problems
 
 GEOM = Path(__file__).resolve().parents[2] / "native" / "geom"
 # Those of the source's types whose members are fields, with their names in the list.
@@ -156,7 +156,7 @@ def bits(context: oocdnn.Context, problem: str) -> list[bytes]:
         arrays.append(random.standard_normal(shape).astype(dtype))
         return arrays[-1]
 
-    result = _problem.random_call(_problem.parse(problem), context, make)()
+    result = problems.random_call(problems.parse(problem), context, make)()
     results = result if isinstance(result, tuple) else (result,)
     arrays += [one for one in results if isinstance(one, np.ndarray)]
     return [np.ascontiguousarray(one).tobytes() for one in arrays]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from python.support import DTYPES, assert_equal, channels_last, integers
 
 import oocdnn
-from oocdnn import _native, _prepared
+from oocdnn._calls import prepared
+from oocdnn._core import native
 
 # Direct: exact, and the same bits whatever the tiles are.
 ENGINE = "direct"
@@ -43,7 +44,7 @@ class Recorder:
 
 def plain(value: Any) -> Any:
     """A C value as Python's, with what it points to; functions are left out."""
-    ffi = _native._ffi()
+    ffi = native._ffi()
     if not isinstance(value, ffi.CData):
         return value
     kind = ffi.typeof(value)
@@ -61,8 +62,8 @@ def plain(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def recorder():
     with pytest.MonkeyPatch.context() as patch:
-        recorder = Recorder(_native._library())
-        patch.setattr(_native, "_library", lambda: recorder)
+        recorder = Recorder(native._library())
+        patch.setattr(native, "_library", lambda: recorder)
         yield recorder
 
 
@@ -197,7 +198,7 @@ def test_the_core_is_told_the_same(recorder, data):
         if "out" in arrays:
             before = arrays["out"].copy()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_native.NativeContext, "run", None)  # which the long way ends in
+            patch.setattr(native.NativeContext, "run", None)  # which the long way ends in
             again = case.call(arrays)
         said = recorder.calls[-1]
         assert list(context.prepared._calls.values()) == [prepared]
@@ -281,7 +282,7 @@ def test_nothing_of_the_caller_s_is_kept():
 
 
 def test_so_many_are_remembered_and_no_more():
-    memory = _prepared.Memory(3)
+    memory = prepared.Memory(3)
     calls = [object() for _ in range(5)]
     for number, call in enumerate(calls):
         memory.add((number,), call)

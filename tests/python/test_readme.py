@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from python import messages
 
 import oocdnn
-from oocdnn import _cdefs, _native_library
+from oocdnn._core import cdefs, loading
 from oocdnn.cli import main
 from oocdnn.perfmodel.profiles import find
 
@@ -107,7 +107,7 @@ def run_c(text: str, folder: Path) -> None:
         pytest.skip("gcc is not installed")
     source, program = folder / "main.c", folder / "main"
     source.write_text(text)
-    library = _native_library.library_path().resolve()
+    library = loading.library_path().resolve()
     header = ROOT / "native" / "capi"
     command = ["gcc", "-std=c11", "-Wall", "-Werror", "-I", header, "-o", program, source]
     subprocess.run([*command, library, f"-Wl,-rpath,{library.parent}"], check=True)
@@ -321,7 +321,7 @@ def test_every_error_is_listed_with_its_builtin_and_status():
         for name, error in vars(oocdnn.errors).items()
         if isinstance(error, type)
     }
-    assert statuses == {status.name for status in _cdefs.Status} - {"OK"}
+    assert statuses == {status.name for status in cdefs.Status} - {"OK"}
 
 
 def test_every_error_text_is_listed():

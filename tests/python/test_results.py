@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from oocdnn import _pins
-from oocdnn._results import Results
+from oocdnn._arrays import pins
+from oocdnn._arrays.results import Results
 
-LEAST = _pins.LEAST_BYTES
+LEAST = pins.LEAST_BYTES
 
 
 class Block:

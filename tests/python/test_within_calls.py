@@ -11,7 +11,8 @@ import pytest
 from python.support import SMALL, assert_equal, integers
 
 import oocdnn
-from oocdnn import _stack, workspace
+from oocdnn import workspace
+from oocdnn._calls import stack
 
 X, W = integers((2, 16, 40, 40)), integers((16, 16, 3, 3))
 DY = integers((2, 16, 38, 38))
@@ -208,7 +209,7 @@ def test_a_signal_handler_within_a_call_is_refused(on_signal):
 
 
 def test_a_signal_handler_may_need_the_default_context_half_made(on_signal, monkeypatch):
-    monkeypatch.setattr(_stack, "_default", None)
+    monkeypatch.setattr(stack, "_default", None)
     make, results = oocdnn.Context, []
 
     def interrupted():
@@ -217,7 +218,7 @@ def test_a_signal_handler_may_need_the_default_context_half_made(on_signal, monk
             signal.raise_signal(signal.SIGUSR1)
         return make("cpu", SMALL)
 
-    monkeypatch.setattr("oocdnn.context.Context", interrupted)
+    monkeypatch.setattr(stack, "_factory", interrupted)
     on_signal(lambda: results.append(oocdnn.conv2d(X, W)))
     assert_equal(oocdnn.conv2d(X, W), EXPECTED)
     assert_equal(results[1], EXPECTED)
@@ -244,17 +245,17 @@ def test_a_signal_handler_may_come_while_memory_is_taken_for_a_result(on_signal)
 
 def test_a_text_outlives_the_same_call_in_a_signal_handler(monkeypatch):
     """The handler runs between the call and the copy of its text."""
-    from oocdnn import _native
+    from oocdnn._core import native
 
     with oocdnn.Context("cpu", SMALL) as ctx:
-        expected, read = ctx.plan(PROBLEM), _native._text
+        expected, read = ctx.plan(PROBLEM), native._text
         longer = "conv2d:fwd x2x16x41x41 w16x16x3x3 pad1x1 +bias +relu"
 
         def interrupted(pointer):
-            monkeypatch.setattr(_native, "_text", read)
+            monkeypatch.setattr(native, "_text", read)
             for _ in range(3):
                 ctx.plan(longer)
             return read(pointer)
 
-        monkeypatch.setattr(_native, "_text", interrupted)
+        monkeypatch.setattr(native, "_text", interrupted)
         assert ctx.plan(PROBLEM) == expected

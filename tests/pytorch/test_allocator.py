@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocdnn._native_heap import FREE, USED, NativeRequests, simulated
+from oocdnn._core.heap import FREE, USED, NativeRequests, simulated
 from oocdnn.errors import InvalidProblem
 from oocdnn.torch.limit.heap.allocator import Allocator, Block, Extent, Heap, rounded
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import oocdnn.torch
-from oocdnn import _stack
+from oocdnn._calls import stack
 
 BUDGET = "1MiB"
 
@@ -21,7 +21,7 @@ def nothing_is_entered(monkeypatch):
     def refuse() -> oocdnn.Context:
         raise AssertionError("the default context is used")
 
-    monkeypatch.setattr(_stack, "_default_context", refuse)
+    monkeypatch.setattr(stack, "_default_context", refuse)
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import numpy as np
 import oracle
 
 import oocdnn
-from oocdnn._call import Convolution, Tensor, Window
-from oocdnn._cdefs import Direction, DType
+from oocdnn._core.call import Convolution, Tensor, Window
+from oocdnn._core.cdefs import Direction, DType
 from reliability.processes import alone
 from reliability.rows import Finding, Size
 

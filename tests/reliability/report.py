@@ -42,7 +42,7 @@ def _commit() -> str:
 
 def circumstances() -> dict[str, Any]:
     """Where and when: machine, versions, commit, date."""
-    from oocdnn import _native
+    from oocdnn._core import native
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -53,7 +53,7 @@ def circumstances() -> dict[str, Any]:
             "load": round(os.getloadavg()[0], 1),
         },
         "versions": {
-            "oocdnn": _native.version(),
+            "oocdnn": native.version(),
             "python": platform.python_version(),
             "numpy": np.__version__,
             "ml_dtypes": ml_dtypes.__version__,

@@ -14,7 +14,7 @@ from torch._functorch import config as aot
 from torch._inductor.compile_fx import compile_fx
 
 from oocdnn._arguments import byte_count
-from oocdnn._budget import program_share
+from oocdnn._calls.budget import program_share
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.torch.compiled.arrange import arranged
 from oocdnn.torch.compiled.partition import Partitioner

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 from torch.utils._python_dispatch import _disable_current_modes
 
-from oocdnn._native_swap import IN, OUT, NativeSwapper, Slab
+from oocdnn._core.swap import IN, OUT, NativeSwapper, Slab
 from oocdnn.errors import DeviceError, OutOfMemory
 from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.heap.allocator import Heap

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oocdnn._native_heap import NativeRequests, simulated
+from oocdnn._core.heap import NativeRequests, simulated
 from oocdnn.network.plan import Policy, Schedule
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.heap.allocator import Heap

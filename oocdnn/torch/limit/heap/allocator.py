@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from oocdnn._native_heap import (
+from oocdnn._core.heap import (
     FREE,
     UNMAPPED,
     USED,

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from oocdnn._native_heap import steered, trimmed
+from oocdnn._core.heap import steered, trimmed
 from oocdnn.torch.limit.heap.allocations import Point, Step
 from oocdnn.torch.limit.heap.allocator import Heap
 

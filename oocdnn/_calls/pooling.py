@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex
 
-from oocdnn import _call
 from oocdnn._arguments import flag
-from oocdnn._cdefs import PoolMode
+from oocdnn._calls.windows import PerAxis, axis_name, paddings, per_axis
+from oocdnn._core import call
+from oocdnn._core.cdefs import PoolMode
 from oocdnn._shown import shown
-from oocdnn._window import PerAxis, axis_name, paddings, per_axis
 from oocdnn.errors import InvalidProblem
 
 
@@ -43,7 +43,7 @@ def _mode(pool: Pool) -> PoolMode:
     )
 
 
-def make(pool: Any, rank: int) -> _call.Pool:
+def make(pool: Any, rank: int) -> call.Pool:
     """The pool of a call. An integer, or one per axis, is a maximum of windows that touch."""
     if not isinstance(pool, Pool):
         pool = Pool("max", pool)
@@ -58,12 +58,10 @@ def make(pool: Any, rank: int) -> _call.Pool:
                 f"the pool's padding on axis {axis_name(rank, s)} is {pad}; it must be less than "
                 f"the window, {size}"
             )
-    return _call.Pool(
-        _mode(pool), window, stride, before, after, flag("the pool's ceil", pool.ceil)
-    )
+    return call.Pool(_mode(pool), window, stride, before, after, flag("the pool's ceil", pool.ceil))
 
 
-def extents(pool: _call.Pool, y: tuple[int, ...]) -> tuple[int, ...]:
+def extents(pool: call.Pool, y: tuple[int, ...]) -> tuple[int, ...]:
     """Spatial sizes of z from those of y."""
     result = []
     for s, extent in enumerate(y):

@@ -11,7 +11,7 @@ from typing import Any
 
 import cffi
 
-from oocdnn._cdefs import CDEF
+from oocdnn._core.cdefs import CDEF
 
 
 def library_path() -> Path:

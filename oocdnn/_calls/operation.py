@@ -4,16 +4,17 @@ import math as _math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
-from oocdnn import _pins, _window
-from oocdnn._allocation import allocate, allocate_bytes, allocate_sums
 from oocdnn._arguments import need_kind, real
-from oocdnn._call import Before, Convolution, Epilogue, Pool, Slot, Tensor
-from oocdnn._cdefs import Activation, Direction, Math, Mode
-from oocdnn._geometry import Geometry, need_shape
-from oocdnn._native import Progress
-from oocdnn._native_calls import saved_bytes
+from oocdnn._arrays import pins
+from oocdnn._arrays.allocation import allocate, allocate_bytes, allocate_sums
+from oocdnn._calls import windows
+from oocdnn._calls.call_geometry import Geometry, need_shape
+from oocdnn._calls.stack import current_context
+from oocdnn._core.call import Before, Convolution, Epilogue, Pool, Slot, Tensor
+from oocdnn._core.cdefs import Activation, Direction, Math, Mode
+from oocdnn._core.native import Progress
+from oocdnn._core.requests import saved_bytes
 from oocdnn._shown import shown
-from oocdnn._stack import current_context
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidProblem
 from oocdnn.normalization import SUM_NUMBERS, Prologue, Sums
@@ -94,7 +95,7 @@ def stream_of(stream: Any, ready: int | None) -> int:
         stream = getattr(stream, attribute, stream)
     if stream is None:
         stream = ready or 0
-    return _window.integer("stream", stream, 0)
+    return windows.integer("stream", stream, 0)
 
 
 class Common(NamedTuple):
@@ -189,7 +190,7 @@ def convolution(
         real("beta", common.beta),
         finish.epilogue(),
         stream,
-        _window.integer("workspace", common.workspace, 0) if limited else -1,
+        windows.integer("workspace", common.workspace, 0) if limited else -1,
         after.pool,
         after.saves,
         common.before(),
@@ -241,7 +242,7 @@ def launch(
         if after.y_shape:
             strides = (0,) * len(after.y_shape)
             operands.tensors["y"] = Tensor(leader.dtype, after.y_shape, strides)
-        with _pins.Use(context, operands.in_memory):
+        with pins.Use(context, operands.in_memory):
             context.run(call, operands.tensors, common.progress)
     if common.sums is not None and sums is not None:
         common.sums.receive(unwrap(sums), shape)

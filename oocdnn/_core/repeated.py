@@ -4,9 +4,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._native import NativeContext, _Call
-from oocdnn._native_library import _ffi
+from oocdnn._core.call import Convolution, Slot, Tensor
+from oocdnn._core.loading import _ffi
+from oocdnn._core.native import NativeContext, _Call
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import sys
 import cffi
 import numpy as np
 
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 
 # One word behind the head of an object at address 0; objects begin at whole words.
 _WORD = np.dtype(np.uintp).itemsize

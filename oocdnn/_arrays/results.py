@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from oocdnn import _pins
-from oocdnn._mapped import Array
-from oocdnn._native import HostMemory
-from oocdnn._pins import Lease
+from oocdnn._arrays import pins
+from oocdnn._arrays.mapped import Array
+from oocdnn._arrays.pins import Lease
+from oocdnn._core.native import HostMemory
 from oocdnn.errors import DeviceError, OutOfMemory
 
 _SPARE = 8  # a result may leave 1/8 of its size of a block unused
@@ -62,7 +62,7 @@ class Results:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A new array in row-major order, elements not set."""
         size = math.prod(shape) * dtype.itemsize
-        memory = self._take(size) if _pins.LEAST_BYTES <= size <= self._limit else None
+        memory = self._take(size) if pins.LEAST_BYTES <= size <= self._limit else None
         if memory is None:
             return np.empty(shape, dtype)
         lease = Lease(memory, size)

@@ -6,7 +6,7 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from oocdnn._call import Window
+from oocdnn._core.call import Window
 from oocdnn._shown import shown
 from oocdnn.errors import InvalidProblem
 

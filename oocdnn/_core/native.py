@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 from oocdnn import errors
 from oocdnn._arguments import need_callable, need_kind
-from oocdnn._call import Convolution, Options, Pool, Slot, Tensor, Window
-from oocdnn._cdefs import Direction, DType, Math, Mode, Status
-from oocdnn._native_library import _ffi, _library
+from oocdnn._core.call import Convolution, Options, Pool, Slot, Tensor, Window
+from oocdnn._core.cdefs import Direction, DType, Math, Mode, Status
+from oocdnn._core.loading import _ffi, _library
 
 Progress = Callable[[int, int], object]
 

@@ -3,12 +3,12 @@ there: they count as results that calls make."""
 
 from collections.abc import Sequence
 
-from oocdnn import _native_calls
-from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._cdefs import DType
-from oocdnn._geometry import Shape
-from oocdnn._operation import Common
-from oocdnn._stack import current_context
+from oocdnn._calls.call_geometry import Shape
+from oocdnn._calls.operation import Common
+from oocdnn._calls.stack import current_context
+from oocdnn._core import requests
+from oocdnn._core.call import Convolution, Slot, Tensor
+from oocdnn._core.cdefs import DType
 from oocdnn.arrays import View, view
 from oocdnn.chain import Link, Made, calls_of, make_all, nowhere
 from oocdnn.chain_gradients import Need, wanted_of
@@ -41,7 +41,7 @@ class _Priced:
         """Of the last link; None where nothing is."""
         last, x = self.made[-1], self.made[-2].shape if len(self.made) > 1 else self._x
         tensors = {**self._parameters(last), "x": self.at(x), self.result(): self.at(last.shape)}
-        count = _native_calls.saved_bytes(self.calls[-1]._replace(saves=True), tensors)
+        count = requests.saved_bytes(self.calls[-1]._replace(saves=True), tensors)
         return self.at((count,))._replace(dtype=DType.BYTE) if count else None
 
     def result(self) -> Slot:

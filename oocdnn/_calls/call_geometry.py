@@ -8,10 +8,11 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar
 
-from oocdnn import _call, _pool, _window
 from oocdnn._arguments import several
-from oocdnn._call import Window
-from oocdnn._window import Padding, PerAxis
+from oocdnn._calls import pooling, windows
+from oocdnn._calls.windows import Padding, PerAxis
+from oocdnn._core import call
+from oocdnn._core.call import Window
 from oocdnn.errors import InvalidProblem
 
 P = ParamSpec("P")
@@ -32,10 +33,10 @@ class Moves(NamedTuple):
     groups: SupportsIndex = 1
 
     def window(self, taps: Shape) -> Window:
-        return _window.make(len(taps), taps, self.stride, self.padding, self.dilation)
+        return windows.make(len(taps), taps, self.stride, self.padding, self.dilation)
 
     def checked_groups(self) -> int:
-        return _window.integer("groups", self.groups, 1)
+        return windows.integer("groups", self.groups, 1)
 
 
 class Geometry(NamedTuple):
@@ -139,7 +140,7 @@ def _wanted(name: str, shape: Any, axes: int) -> Shape:
     if len(getattr(shape, "shape", (0,))) != 1:
         raise InvalidProblem(f"{name} is an array of shape {tuple(shape.shape)}; pass its shape")
     given = several(name, shape, "a shape, one size for each axis")
-    sizes = tuple(_window.integer(f"{name}[{i}]", size, 0) for i, size in enumerate(given))
+    sizes = tuple(windows.integer(f"{name}[{i}]", size, 0) for i, size in enumerate(given))
     if len(sizes) != axes:
         raise InvalidProblem(f"{name} is {sizes}; dy has {axes} axes, and so must {name}")
     return sizes
@@ -157,14 +158,14 @@ def forward(rank: int, x: Shape, w: Shape, *keywords: Any) -> Geometry:
     _need_divided("w", w[0], groups)
     _need_channels(w, 1, x[1] // groups, f"{x[1]} channels of x", groups)
     window = moves.window(taps)
-    extents = _window.forward_extents(window, x[2:], taps)
+    extents = windows.forward_extents(window, x[2:], taps)
     return Geometry(window, groups, (x[0], w[0], *extents))
 
 
-def pooled(y: Shape, pool: Any) -> tuple[_call.Pool, Shape]:
+def pooled(y: Shape, pool: Any) -> tuple[call.Pool, Shape]:
     """The pool of a call, made plain, and the shape of z."""
-    made = _pool.make(pool, len(y) - 2)
-    return made, (*y[:2], *_pool.extents(made, y[2:]))
+    made = pooling.make(pool, len(y) - 2)
+    return made, (*y[:2], *pooling.extents(made, y[2:]))
 
 
 @_remembered
@@ -178,7 +179,7 @@ def transposed(rank: int, x: Shape, w: Shape, output_padding: Any, *keywords: An
     _need_divided("x", x[1], groups)
     _need_channels(w, 0, x[1], "channels of x", 1)
     window = moves.window(taps)
-    extents = _window.transposed_extents(window, x[2:], taps, output_padding)
+    extents = windows.transposed_extents(window, x[2:], taps, output_padding)
     return Geometry(window, groups, (x[0], w[1] * groups, *extents))
 
 
@@ -194,7 +195,7 @@ def backward_data(dy: Shape, w: Shape, x_shape: Any, *keywords: Any) -> Geometry
     _need_divided("w", w[0], groups)
     _need_channels(w, 1, shape[1] // groups, f"{shape[1]} channels of x_shape", groups)
     window = moves.window(taps)
-    extents = _window.forward_extents(window, shape[2:], taps)
+    extents = windows.forward_extents(window, shape[2:], taps)
     need_shape("dy", dy, (shape[0], w[0], *extents), "x_shape, w and the other parameters")
     return Geometry(window, groups, shape)
 
@@ -211,6 +212,6 @@ def backward_filter(x: Shape, dy: Shape, w_shape: Any, *keywords: Any) -> Geomet
     _need_divided("w_shape", shape[0], groups)
     need_shape("w_shape", shape, (shape[0], x[1] // groups, *taps), "x and groups")
     window = moves.window(taps)
-    extents = _window.forward_extents(window, x[2:], taps)
+    extents = windows.forward_extents(window, x[2:], taps)
     need_shape("dy", dy, (x[0], shape[0], *extents), "x, w_shape and the other parameters")
     return Geometry(window, groups, shape)

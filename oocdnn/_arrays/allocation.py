@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from oocdnn import _gpu_arrays
-from oocdnn._cdefs import DType
-from oocdnn._mapped import Array
+from oocdnn._arrays import gpu_arrays
+from oocdnn._arrays.mapped import Array
+from oocdnn._core.cdefs import DType
 from oocdnn.arrays import View, host_view, view
 from oocdnn.errors import OutOfMemory
 
@@ -29,7 +29,7 @@ def allocate(
     order = (0, *axes[2:], 1) if keep_order and like.channels_last and len(axes) > 2 else axes
     if like.stream is not None:
         with allocating(shape, like.itemsize):
-            made = _gpu_arrays.allocate(like.array[0], shape, order)
+            made = gpu_arrays.allocate(like.array[0], shape, order)
         return view("out", made)
     with allocating(shape, like.itemsize):
         wide = make(tuple(shape[axis] for axis in order), like.array.dtype)
@@ -61,9 +61,9 @@ def allocate_bytes(
             array = make((count,), np.dtype(np.uint8))
         return host_view("saved", array, DType.BYTE, like.library)
     with allocating((count,), 1):
-        array = _gpu_arrays.allocate_of(like.array[0], (count,), "uint8")
-    torch = _gpu_arrays.is_torch(array)
-    seen = _gpu_arrays.of_torch(array) if torch else _gpu_arrays.of_interface(array)
+        array = gpu_arrays.allocate_of(like.array[0], (count,), "uint8")
+    torch = gpu_arrays.is_torch(array)
+    seen = gpu_arrays.of_torch(array) if torch else gpu_arrays.of_interface(array)
     return View(
         "saved", (array, seen.keeper), DType.BYTE, seen.shape, seen.strides, seen.address,
         stream=seen.stream,
@@ -79,5 +79,5 @@ def allocate_sums(
             array = make(shape, np.dtype(np.float64))
         return host_view("sums", array, DType.FLOAT64, like.library)
     with allocating(shape, 8):
-        made = _gpu_arrays.allocate_of(like.array[0], shape, "float64")
+        made = gpu_arrays.allocate_of(like.array[0], shape, "float64")
     return view("sums", made)

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._native import (
+from oocdnn._core.call import Convolution, Slot, Tensor
+from oocdnn._core.loading import _ffi, _library
+from oocdnn._core.native import (
     NativeContext,
     Progress,
     _check,
     _idle_call,
     _text,
 )
-from oocdnn._native_library import _ffi, _library
 
 
 def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:

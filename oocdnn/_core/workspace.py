@@ -6,9 +6,9 @@ What the core hands out belongs to the thread until its next call, so it is copi
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from oocdnn._cdefs import BatchPolicy
-from oocdnn._native import NativeContext, _check, _Frame
-from oocdnn._native_library import _ffi, _library
+from oocdnn._core.cdefs import BatchPolicy
+from oocdnn._core.loading import _ffi, _library
+from oocdnn._core.native import NativeContext, _check, _Frame
 
 Choice = tuple[int, float, int]  # samples, seconds, workspace bytes
 Option = tuple[float, int]  # seconds, workspace bytes

@@ -4,9 +4,9 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from oocdnn._cdefs import BlockState
-from oocdnn._native import InterruptCallback, _check
-from oocdnn._native_library import _ffi, _library
+from oocdnn._core.cdefs import BlockState
+from oocdnn._core.loading import _ffi, _library
+from oocdnn._core.native import InterruptCallback, _check
 
 FREE, USED, UNMAPPED = (int(state) for state in BlockState)
 

@@ -1,6 +1,6 @@
 """Calls like earlier ones, without what follows from shapes and keywords.
 
-What was checked and made plain for a call holds for all that have its key (see `_keys`), and stands
+What was checked and made plain for a call holds for all that have its key (see `keys`), and stands
 here as C values that lack only addresses. Left to be looked at is where the arrays lie, whether the
 result may be written, and what it shares. A call that is unusual in this (a file, an overlap, ...)
 goes the long way, which also knows what to say of it.
@@ -12,14 +12,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from oocdnn import _gpu_arrays, _mapped, _pins, _stack
-from oocdnn._addresses import address_of
-from oocdnn._allocation import allocate, allocate_bytes
-from oocdnn._keys import Key, key_of, names_of
-from oocdnn._mapped import Array
-from oocdnn._native_repeated import Repeated
-from oocdnn._operation import Done, keeps_order
-from oocdnn._overlap import Extent, share_elements
+from oocdnn._arrays import gpu_arrays, mapped, pins
+from oocdnn._arrays.addresses import address_of
+from oocdnn._arrays.allocation import allocate, allocate_bytes
+from oocdnn._arrays.mapped import Array
+from oocdnn._arrays.overlap import Extent, share_elements
+from oocdnn._calls import stack
+from oocdnn._calls.keys import Key, key_of, names_of
+from oocdnn._calls.operation import Done, keeps_order
+from oocdnn._core.repeated import Repeated
 from oocdnn.arrays import View, unwrap, view
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Prepared:
         for array, (on_gpu, size, _) in zip(arrays, self._given, strict=True):
             if on_gpu:
                 address = array.data.ptr
-            elif array.base is None or not _mapped.is_in_file(array):
+            elif array.base is None or not mapped.is_in_file(array):
                 address = address_of(array)
             else:
                 return None
@@ -76,8 +77,8 @@ class Prepared:
             return None
         made = self._make(context, arrays) if self._makes else []
         addresses += [one.address for one in made]
-        addresses.append(_gpu_arrays.cupy_stream() if self._stream is None else self._stream)
-        with _pins.Use(context, self._in_memory(arrays, made)):
+        addresses.append(gpu_arrays.cupy_stream() if self._stream is None else self._stream)
+        with pins.Use(context, self._in_memory(arrays, made)):
             context.run_again(self._repeated, addresses)
         result = unwrap(made[0]) if self._out is None else arrays[self._out]
         if self._finish is None:
@@ -146,7 +147,7 @@ def remembered(function: Callable[P, Done]) -> Callable[P, Any]:
 
     @functools.wraps(function)
     def call(*args: P.args, **keywords: P.kwargs) -> Any:
-        context = _stack.known_context()
+        context = stack.known_context()
         if context is None:
             return function(*args, **keywords).answer()
         arrays: list[Any] = []

@@ -3,8 +3,8 @@
 import os
 
 from oocdnn._arguments import byte_count
+from oocdnn._calls.windows import integer
 from oocdnn._shown import shown
-from oocdnn._window import integer
 from oocdnn.errors import InvalidProblem
 
 

@@ -4,9 +4,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from oocdnn._cdefs import Policy
-from oocdnn._native import InterruptCallback, Progress, _check
-from oocdnn._native_library import _ffi, _library
+from oocdnn._core.cdefs import Policy
+from oocdnn._core.loading import _ffi, _library
+from oocdnn._core.native import InterruptCallback, Progress, _check
 
 KEEP, SWAP, SQUEEZE, RECIPE = (int(policy) for policy in Policy)
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from oocdnn._cdefs import Activation, Direction, DType, Math, Mode, PoolMode
+from oocdnn._core.cdefs import Activation, Direction, DType, Math, Mode, PoolMode
 
 # The places of tensors in a call. x, w, y are dx, dw, dy where the direction says so; where x is dx
 # and other gradients come along, input is x, and dw and db are these.

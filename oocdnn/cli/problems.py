@@ -14,10 +14,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from oocdnn import _pool, _window
-from oocdnn._call import Window
-from oocdnn._mapped import Array
-from oocdnn._pool import Pool
+from oocdnn._arrays.mapped import Array
+from oocdnn._calls import pooling, windows
+from oocdnn._calls.pooling import Pool
+from oocdnn._core.call import Window
 from oocdnn.context import Context
 from oocdnn.errors import Unsupported
 from oocdnn.fused import Need
@@ -75,7 +75,7 @@ def parse(text: str) -> Problem:
         if "@" not in word:
             _read(word, problem)
     if not problem.y:
-        extents = _window.forward_extents(window_of(problem), problem.x[2:], problem.w[2:])
+        extents = windows.forward_extents(window_of(problem), problem.x[2:], problem.w[2:])
         problem.y = (problem.x[0], problem.w[0], *extents)
     return problem
 
@@ -83,7 +83,7 @@ def parse(text: str) -> Problem:
 def window_of(problem: Problem) -> Window:
     """How the problem's filter moves."""
     given = problem.keywords
-    return _window.make(
+    return windows.make(
         problem.rank,
         problem.w[2:],
         given.get("stride", 1),
@@ -269,12 +269,12 @@ def pooled(problem: Problem) -> tuple[int, ...]:
     """The shape of z."""
     if not problem.pool:
         return problem.y
-    pool = _pool.make(Pool(**problem.pool), problem.rank)
-    return (*problem.y[:2], *_pool.extents(pool, problem.y[2:]))
+    pool = pooling.make(Pool(**problem.pool), problem.rank)
+    return (*problem.y[:2], *pooling.extents(pool, problem.y[2:]))
 
 
 def _output_padding(problem: Problem) -> tuple[int, ...]:
     """What tells this x from the smallest one that leads to the same y."""
     window = window_of(problem)
-    least = _window.transposed_extents(window, problem.y[2:], problem.w[2:], 0)
+    least = windows.transposed_extents(window, problem.y[2:], problem.w[2:], 0)
     return tuple(have - low for have, low in zip(problem.x[2:], least, strict=True))

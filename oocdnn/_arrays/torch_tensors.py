@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oocdnn._mapped import Array
+from oocdnn._arrays.mapped import Array
 from oocdnn.errors import InvalidProblem, Unsupported
 
 _TYPESTRS = {name: np.dtype(name).str for name in ("float32", "float64", "float16", "uint16")}

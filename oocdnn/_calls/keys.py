@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from oocdnn import _gpu_arrays
+from oocdnn._arrays import gpu_arrays
 
 Key = tuple[Any, ...]
 
@@ -23,7 +23,7 @@ def key_of(
     key += len(args), *keywords
     for value in (*args, *keywords.values()):
         kind = type(value)
-        if kind is ndarray or (kind not in _PLAIN and _gpu_arrays.is_of_cupy(kind)):
+        if kind is ndarray or (kind not in _PLAIN and gpu_arrays.is_of_cupy(kind)):
             key += kind, value.dtype, value.shape, value.strides
             arrays.append(value)
         elif kind in _PLAIN:

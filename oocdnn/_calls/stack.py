@@ -3,6 +3,7 @@
 import atexit
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +18,14 @@ class _Entered(threading.local):
 _entered = _Entered()
 _lock = threading.RLock()  # a signal handler may need the context that it finds half made
 _default: "Context | None" = None
+_factory: "Callable[[], Context] | None" = None  # of the default
 _forgotten: "list[Context | None]" = []  # a parent's default; kept, so that nobody collects it
+
+
+def set_factory(factory: "Callable[[], Context]") -> None:
+    """What makes the default context. `oocdnn.context` sets it: it imports this module."""
+    global _factory
+    _factory = factory
 
 
 def push(context: "Context") -> None:
@@ -52,12 +60,11 @@ def current_context() -> "Context":
 
 
 def _default_context() -> "Context":
-    from oocdnn.context import Context  # the context module builds on this one
-
     global _default
     with _lock:
         if _default is None or _default.closed:
-            made = Context()
+            assert _factory is not None
+            made = _factory()
             if _default is not None and not _default.closed:  # made by a signal handler meanwhile
                 return _default
             _default = made

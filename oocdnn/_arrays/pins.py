@@ -21,9 +21,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from oocdnn._addresses import address_of
-from oocdnn._mapped import Array
-from oocdnn._native import HostMemory, bytes_at
+from oocdnn._arrays.addresses import address_of
+from oocdnn._arrays.mapped import Array
+from oocdnn._core.native import HostMemory, bytes_at
 from oocdnn.errors import DeviceError, OutOfMemory
 
 LEAST_BYTES = 4 << 20  # below, staging costs less than the driver's calls

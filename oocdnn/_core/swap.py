@@ -4,9 +4,9 @@ import os
 import weakref
 from typing import Any
 
-from oocdnn._cdefs import Way
-from oocdnn._native import _check
-from oocdnn._native_library import _ffi, _library
+from oocdnn._core.cdefs import Way
+from oocdnn._core.loading import _ffi, _library
+from oocdnn._core.native import _check
 
 OUT, IN = (int(way) for way in Way)
 

@@ -2,8 +2,8 @@
 
 import os
 
-from oocdnn._native import _check, _Frame, _text
-from oocdnn._native_library import _ffi, _library
+from oocdnn._core.loading import _ffi, _library
+from oocdnn._core.native import _check, _Frame, _text
 
 
 def plan_for_profile(

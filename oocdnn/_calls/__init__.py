@@ -1,0 +1,1 @@
+"""From arguments to a call of the core: windows, sizes, operations, and the current context."""

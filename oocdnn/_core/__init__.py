@@ -1,0 +1,1 @@
+"""The core library through cffi, and calls as plain values: the lowest layer of the package."""
