@@ -5,7 +5,7 @@
 
 #include "base/checked.hpp"
 #include "geom/chain_lifetimes.hpp"
-#include "memory/arena.hpp"
+#include "memory/region.hpp"
 #include "model/price/chain_plan.hpp"
 
 namespace oocdnn {
@@ -165,64 +165,56 @@ class ChainBooker {
            (link.ends.parts.empty() || LieAlike(source.ends.layout[from], link.ends.layout[to]));
   }
 
-  // The largest slot of an operand over the links for which `counts` says yes.
-  template <class Counts>
-  int64_t Region(Operand operand, const Counts& counts) {
-    int64_t bytes = 0;
-    for (const Booking& link : made_.nodes) {
-      if (counts(link)) bytes = std::max(bytes, SlotBytes(link, Index(operand)));
-    }
-    return offsets_.Book(bytes);
+  [[nodiscard]] bool HasSum(const Booking& link) const {
+    return link.problem.Stays(Operand::kY) && !link.writes_z;
   }
 
-  // What links hand to each other.
-  void PlaceHanded() {
-    std::vector<ForwardedTile> handed(made_.nodes.size());
-    for (size_t i = 1; i < handed.size(); ++i) {
-      const Booking& before = made_.nodes[i - 1];
-      handed[i].x = SlotBytes(made_.nodes[i], Index(Operand::kX));
-      if (before.relays) handed[i].z = SlotBytes(before, Index(Operand::kZ));
-      handed[i].convolved = before.writes_z;
+  // What a link has while it computes.
+  void AddTurn(size_t number) {
+    Booking& link = made_.nodes[number];
+    const int64_t from = ConvolvedAt(number), until = FinishedAt(number);
+    const auto add = [&](Operand operand) {
+      region_.Add(SlotBytes(link, Index(operand)), from, until, {&link.slot[Index(operand)]});
+    };
+    if (HasSum(link)) add(Operand::kY);
+    if (link.copies) {
+      link.slot[Index(Operand::kResidual)].assign(static_cast<size_t>(made_.ring), 0);
+      add(Operand::kResidual);
     }
-    std::vector<bool> shares(handed.size());
-    for (size_t i = 0; i < shares.size(); ++i) {
+    region_.Add(link.WorkspaceBytes(), from, from, &link.workspace);
+  }
+
+  // What links forward to each other.
+  void AddForwarded() {
+    std::vector<ForwardedTile> forwarded(made_.nodes.size());
+    std::vector<bool> shares(forwarded.size());
+    for (size_t i = 0; i < forwarded.size(); ++i) {
       const Booking& link = made_.nodes[i];
       shares[i] = link.inner[Index(Operand::kResidual)] && !link.copies;
+      if (i == 0) continue;
+      const Booking& before = made_.nodes[i - 1];
+      forwarded[i].x = SlotBytes(link, Index(Operand::kX));
+      if (before.relays) forwarded[i].z = SlotBytes(before, Index(Operand::kZ));
+      forwarded[i].convolved = before.writes_z;
     }
-    const ForwardedRegions regions =
-        PackForwarded(request_.program, handed, shares, device_.capabilities().alignment);
-    const int64_t x = offsets_.Book(regions.x_bytes), z = offsets_.Book(regions.z_bytes);
-    for (size_t i = 1; i < handed.size(); ++i) {
-      Booking &one = made_.nodes[i - 1], &next = made_.nodes[i];
-      next.slot[Index(Operand::kX)] = {x + regions.x[i].offset};
-      const int64_t before = KeptBefore(i, next.usual);
-      one.slot[Index(Operand::kZ)] = {one.relays ? z + regions.z[i].offset
-                                                 : x + regions.x[i].offset + before};
-      if (next.kept_layout.bytes > 0) next.kept = offsets_.Book(next.kept_layout.bytes);
-      if (one.writes_z) one.slot[Index(Operand::kY)] = one.slot[Index(Operand::kZ)];
+    const ForwardedLifetimes lifetimes = LifetimesOf(request_.program, forwarded, shares);
+    const auto add = [&](const Lifetime& lifetime, size_t number, Operand operand) {
+      region_.Add(lifetime.bytes, lifetime.from, lifetime.until,
+                  {&made_.nodes[number].slot[Index(operand)]});
+    };
+    for (size_t i = 1; i < forwarded.size(); ++i) {
+      add(lifetimes.x[i], i, Operand::kX);
+      if (made_.nodes[i - 1].relays) add(lifetimes.z[i], i - 1, Operand::kZ);
     }
   }
 
-  void Place() {
-    const auto stays = [](const Booking& link) {
-      return link.problem.Stays(Operand::kY) && !link.writes_z;
-    };
-    const auto copies = [](const Booking& link) { return link.copies; };
-    const int64_t sums = Region(Operand::kY, stays), residuals = Region(Operand::kResidual, copies);
-    PlaceHanded();
-    int64_t workspace = 0;
-    for (const Booking& link : made_.nodes) {
-      workspace = std::max(workspace, link.WorkspaceBytes());
-    }
-    workspace = offsets_.Book(workspace);
-    PlaceBounce(request_.bounce_bytes(), &offsets_, &made_.nodes);
-    for (Booking& link : made_.nodes) {
-      link.workspace = workspace;
-      if (stays(link)) link.slot[Index(Operand::kY)] = {sums};
-      if (copies(link)) {
-        link.slot[Index(Operand::kResidual)].assign(static_cast<size_t>(made_.ring), residuals);
-      }
-      PlaceOwn(&link);
+  // Tiles that lie in others, which have their places.
+  void PlaceInOthers() {
+    for (size_t i = 0; i + 1 < made_.nodes.size(); ++i) {
+      Booking &one = made_.nodes[i], &next = made_.nodes[i + 1];
+      const int64_t x = next.slot[Index(Operand::kX)].front();
+      if (!one.relays) one.slot[Index(Operand::kZ)] = {x + KeptBefore(i + 1, next.usual)};
+      if (one.writes_z) one.slot[Index(Operand::kY)] = one.slot[Index(Operand::kZ)];
     }
     for (Booking& link : made_.nodes) {
       if (!link.inner[Index(Operand::kResidual)] || link.copies) continue;
@@ -230,6 +222,18 @@ class ChainBooker {
       const Booking& source = made_.nodes[x ? 0 : static_cast<size_t>(link.residual)];
       link.slot[Index(Operand::kResidual)] = source.slot[Index(x ? Operand::kX : Operand::kZ)];
     }
+  }
+
+  void Place() {
+    for (size_t i = 0; i < made_.nodes.size(); ++i) AddTurn(i);
+    AddForwarded();
+    region_.Place(device_.capabilities().alignment, &offsets_);
+    PlaceBounce(request_.bounce_bytes(), &offsets_, &made_.nodes);
+    for (Booking& link : made_.nodes) {
+      if (link.kept_layout.bytes > 0) link.kept = offsets_.Book(link.kept_layout.bytes);
+      PlaceOwn(&link);
+    }
+    PlaceInOthers();
     made_.bytes = offsets_.total();
   }
 
@@ -255,6 +259,7 @@ class ChainBooker {
   const ChainTiles& tiles_;
   const int64_t estimate_;  // of slots
   Offsets offsets_;
+  Region region_;
 };
 
 }  // namespace

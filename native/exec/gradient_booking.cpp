@@ -2,11 +2,9 @@
 #include "exec/program_booking.hpp"
 
 #include <algorithm>
-#include <deque>
 
 #include "base/checked.hpp"
-#include "geom/lifetimes.hpp"
-#include "memory/arena.hpp"
+#include "memory/region.hpp"
 #include "model/price/gradient_plan.hpp"
 
 namespace oocdnn {
@@ -23,12 +21,6 @@ TileLayout SeenBy(const TileLayout& layout, const Problem& problem, Operand oper
   seen.stride[1] = Mul(dims[2], layout.stride[2]);
   return seen;
 }
-
-// Memory that is not needed all the time, and who has it.
-struct Tenant {
-  Lifetime lifetime;
-  std::vector<std::vector<int64_t>*> slots;
-};
 
 class GradientBooker {
  public:
@@ -51,12 +43,14 @@ class GradientBooker {
     }
     for (const ProgramTensor& tensor : program_.tensors()) PlaceShared(tensor);
     for (size_t i = 0; i < program_.size(); ++i) PlaceOwn(i);
-    PlaceTenants();
+    region_.Place(device_.capabilities().alignment, &offsets_);
+    PlaceBounce(request_.bounce_bytes(), &offsets_, &made_.nodes);
+    made_.bytes = offsets_.total();
     return std::move(made_);
   }
 
  private:
-  using Slots = std::vector<int64_t>;
+  using Slots = Region::Slots;
 
   Booking& Of(const TensorUse& use) { return made_.nodes[use.node]; }
 
@@ -130,7 +124,7 @@ class GradientBooker {
     const int64_t bytes = std::max(tiles.usual.bytes, tiles.ends.bytes);
     if (!outer) {
       const auto from = static_cast<int64_t>(first.node);
-      tenants_.push_back({{bytes, from, static_cast<int64_t>(uses.back().node), 0}, slots});
+      region_.Add(bytes, from, static_cast<int64_t>(uses.back().node), slots);
       return;
     }
     for (int slot = 0; slot < DepthOf(first); ++slot) {
@@ -153,7 +147,7 @@ class GradientBooker {
       return;
     }
     const auto now = static_cast<int64_t>(use.node);
-    tenants_.push_back({{bytes, now, now, 0}, {slots}});
+    region_.Add(bytes, now, now, {slots});
   }
 
   // What the problem shares with nobody.
@@ -171,34 +165,12 @@ class GradientBooker {
       }
     }
     const auto now = static_cast<int64_t>(number);
-    for (const int64_t bytes : {booking.WorkspaceBytes(), booking.OwnDyBytes()}) {
-      besides_.emplace_back(1, 0);
-      tenants_.push_back({{bytes, now, now, 0}, {&besides_.back()}});
-    }
+    region_.Add(booking.WorkspaceBytes(), now, now, &booking.workspace);
+    region_.Add(booking.OwnDyBytes(), now, now, &booking.own_dy);
   }
 
   static bool Placed(const Booking& booking, int operand) {
     return !booking.slot[operand].empty() || booking.shared[operand] != nullptr;
-  }
-
-  void PlaceTenants() {
-    std::vector<Lifetime> lifetimes;
-    lifetimes.reserve(tenants_.size());
-    for (const Tenant& tenant : tenants_) lifetimes.push_back(tenant.lifetime);
-    const int64_t region = offsets_.Book(Pack(&lifetimes, device_.capabilities().alignment));
-    for (size_t t = 0; t < tenants_.size(); ++t) {
-      for (Slots* const slots : tenants_[t].slots) {
-        if (slots->empty()) slots->push_back(0);
-        std::fill(slots->begin(), slots->end(), region + lifetimes[t].offset);
-      }
-    }
-    PlaceBounce(request_.bounce_bytes(), &offsets_, &made_.nodes);
-    for (size_t i = 0; i < made_.nodes.size(); ++i) {
-      Booking& booking = made_.nodes[i];
-      booking.workspace = besides_[2 * i].front();
-      booking.own_dy = besides_[2 * i + 1].front();
-    }
-    made_.bytes = offsets_.total();
   }
 
   Device& device_;
@@ -208,8 +180,7 @@ class GradientBooker {
   ProgramBooking made_;
   const int64_t estimate_;  // of slots
   Offsets offsets_;
-  std::vector<Tenant> tenants_;
-  std::deque<Slots> besides_;  // by problem the workspace, and the tile `own_dy`
+  Region region_;
 };
 
 }  // namespace

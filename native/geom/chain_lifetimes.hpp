@@ -16,16 +16,20 @@ struct ForwardedTile {
   bool convolved = false;
 };
 
-// The two regions of all links, for x and for the z that it is copied from. A tile that is read as
-// a residual later stays until then.
-struct ForwardedRegions {
+// Moments of a step: a link takes its residual and convolves in the first, and finishes and
+// forwards its result in the second.
+constexpr int64_t ConvolvedAt(size_t link) { return 2 * static_cast<int64_t>(link); }
+constexpr int64_t FinishedAt(size_t link) { return ConvolvedAt(link) + 1; }
+
+// Of each link's tile of x, and of the z that it is copied from; of 0 bytes where there is none. A
+// tile that is read as a residual later stays until then.
+struct ForwardedLifetimes {
   std::vector<Lifetime> x, z;
-  int64_t x_bytes = 0, z_bytes = 0;
 };
 
 // `forwarded`: of each link; the first one gets no tile. `shares`: for each link, true if its
 // residual is read in place when the link ends; otherwise it is copied when the link begins.
-ForwardedRegions PackForwarded(const Program& chain, const std::vector<ForwardedTile>& forwarded,
-                               const std::vector<bool>& shares, int64_t alignment);
+ForwardedLifetimes LifetimesOf(const Program& chain, const std::vector<ForwardedTile>& forwarded,
+                               const std::vector<bool>& shares);
 
 }  // namespace oocdnn

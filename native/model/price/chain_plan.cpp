@@ -143,29 +143,31 @@ Candidate CandidateByRows(const ProgramRequest& request, const ProgramCandidate&
 
 int64_t ChainBytes(const ProgramRequest& request, const ProgramCandidate& candidate,
                    const ChainTiles& tiles) {
-  int64_t own = 0, sums = 0, residuals = 0;
-  std::vector<ForwardedTile> handed(request.program.size());
+  int64_t own = 0;
+  std::vector<Lifetime> lifetimes;
+  std::vector<ForwardedTile> forwarded(request.program.size());
   std::vector<bool> shares(request.program.size());
   for (size_t i = 0; i < request.program.size(); ++i) {
     const LinkBytes bytes(request, candidate, tiles, i);
     if (!bytes.Indexable()) return kSizeMax;
     own = Add(own, Add(bytes.Own(), bytes.Kept()));
+    const auto add = [&](Operand operand) {
+      lifetimes.push_back({bytes.Of(operand), ConvolvedAt(i), FinishedAt(i), 0});
+    };
     const bool stays = request.program[i].Stays(Operand::kY);
-    if (stays && !WritesZ(request, candidate, tiles, i)) {
-      sums = std::max(sums, bytes.Of(Operand::kY));
-    }
+    if (stays && !WritesZ(request, candidate, tiles, i)) add(Operand::kY);
     shares[i] = bytes.residual() == Residual::kShared;
-    if (bytes.residual() == Residual::kCopied) {
-      residuals = std::max(residuals, bytes.Of(Operand::kResidual));
-    }
+    if (bytes.residual() == Residual::kCopied) add(Operand::kResidual);
     if (i == 0) continue;
-    handed[i].x = bytes.Of(Operand::kX);
-    handed[i].convolved = WritesZ(request, candidate, tiles, i - 1);
+    forwarded[i].x = bytes.Of(Operand::kX);
+    forwarded[i].convolved = WritesZ(request, candidate, tiles, i - 1);
     if (!Relays(request.nodes[i], candidate.engine[i])) continue;
-    handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
+    forwarded[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
   }
-  const ForwardedRegions between = PackForwarded(request.program, handed, shares, 1);
-  return Add(Add(Add(own, sums), residuals), Add(between.x_bytes, between.z_bytes));
+  const ForwardedLifetimes between = LifetimesOf(request.program, forwarded, shares);
+  lifetimes.insert(lifetimes.end(), between.x.begin(), between.x.end());
+  lifetimes.insert(lifetimes.end(), between.z.begin(), between.z.end());
+  return Add(own, Pack(&lifetimes, 1));
 }
 
 }  // namespace oocdnn
