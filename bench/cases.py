@@ -50,14 +50,15 @@ class Source(Protocol):
 
 def smaller(layer: Layer, most_flops: float) -> Layer:
     """The layer with as many of its images as that many operations allow; where one is too much,
-    with less of it: first lower, then narrower, down to what the filter reaches."""
+    with less of it: first lower, then narrower, down to one row or column of the result."""
     made = replace(layer, n=max(1, min(layer.n, int(layer.n * most_flops / layer.flops))))
-    for axis, (taps, dilation) in enumerate(zip(layer.taps, layer.dilation, strict=True)):
+    windows = zip(layer.taps, layer.dilation, layer.padding, strict=True)
+    for axis, (taps, dilation, padding) in enumerate(windows):
         if made.flops <= most_flops:
             break
-        reach = (taps - 1) * dilation + 1
+        least = max(1, (taps - 1) * dilation + 1 - 2 * padding)
         extents = list(made.extents)
-        extents[axis] = max(reach, int(extents[axis] * most_flops / made.flops))
+        extents[axis] = max(least, int(extents[axis] * most_flops / made.flops))
         made = replace(made, extents=tuple(extents))
     return made
 

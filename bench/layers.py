@@ -110,12 +110,13 @@ def layer(
     k: int,
     taps: int,
     *,
-    padding: int = 0,
+    padding: int | tuple[int, ...] = 0,
     stride: int = 1,
     dilation: int = 1,
     groups: int = 1,
 ) -> Layer:
-    """A layer that is alike on all its spatial axes; `x` is N, C, [D,] H, W."""
+    """A layer that is alike on all its spatial axes, but for a padding of each; `x` is N, C, [[D,]
+    H,] W."""
     n, c, *extents = x
     rank = len(extents)
 
@@ -129,7 +130,7 @@ def layer(
         k=k,
         extents=tuple(extents),
         taps=spread(taps),
-        padding=spread(padding),
+        padding=padding if isinstance(padding, tuple) else spread(padding),
         stride=spread(stride),
         dilation=spread(dilation),
         groups=groups,

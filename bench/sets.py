@@ -275,6 +275,37 @@ LARGE_TRAINING: Mapping[str, tuple[Direction, ...]] = {
     "pathology": ("fwd", "bwd_filter"),
 }
 
+# Layers that are not as VGG16's and ResNet's are: many groups, large filters, dilation, wide 1x1.
+MODERN = (
+    # timm's mobilenetv2_100 and efficientnet_b0
+    layer("MobileNet depthwise 3x3", (128, 144, 56, 56), 144, 3, padding=1, groups=144),
+    layer("MobileNet depthwise 3x3/2", (128, 96, 112, 112), 96, 3, padding=1, stride=2, groups=96),
+    layer("EfficientNet depthwise 5x5", (128, 480, 14, 14), 480, 5, padding=2, groups=480),
+    # timm's convnext_base
+    layer("ConvNeXt depthwise 7x7", (64, 128, 56, 56), 128, 7, padding=3, groups=128),
+    layer("ConvNeXt pointwise", (64, 128, 56, 56), 512, 1),
+    # RepLKNet-31B: the first and the third stage
+    layer("RepLKNet depthwise 31x31", (32, 128, 56, 56), 128, 31, padding=15, groups=128),
+    layer("RepLKNet depthwise 27x27", (64, 512, 14, 14), 512, 27, padding=13, groups=512),
+    # torchvision's resnext50_32x4d and deeplabv3_resnet101, at 520 x 520
+    layer("ResNeXt 3x3, 32 groups", (128, 128, 56, 56), 128, 3, padding=1, groups=32),
+    layer("DeepLab, dilation 12", (16, 2048, 65, 65), 256, 3, padding=12, dilation=12),
+    layer("DeepLab, dilation 36", (16, 2048, 65, 65), 256, 3, padding=36, dilation=36),
+    # WaveNet: two taps, and the dilation of its tenth layer
+    layer("WaveNet, dilation 512", (16, 128, 65_536), 256, 2, dilation=512),
+    # a causal video encoder: frames are padded by the caller, on one side
+    layer(
+        "causal video",
+        (1, 128, 19, 240, 416),
+        128,
+        3,
+        padding=(0, 1, 1),
+    ),
+    layer("depthwise 3x3x3", (4, 64, 32, 128, 128), 64, 3, padding=1, groups=64),
+    layer("wide pointwise", (32, 4096, 32, 32), 4096, 1),
+    layer("strided pointwise", (256, 256, 56, 56), 512, 1, stride=2),
+)
+
 
 def _network(name: str, about: str, n: int, rows: tuple[Square, ...]) -> Set:
     """A network's convolutions with a batch of `n`, for training."""
@@ -346,6 +377,12 @@ SETS: dict[str, Set] = {
             "one image of 1024x1024, 3x3 taps, from 64 to 2048 channels in and out",
             _sweep(),
             ("fwd",),
+        ),
+        Set(
+            "modern",
+            "depthwise, grouped, dilated and wide layers of networks since VGG16",
+            MODERN,
+            DIRECTIONS,
         ),
         Set(
             "large",

@@ -74,7 +74,7 @@ measured() {
 # A sample of every set's problems, few images of each.
 check_sets() {
   local one sets=()
-  for one in vgg16 resnet18 resnet50 alexnet deepbench deepbench-inference poster large fused network; do
+  for one in vgg16 resnet18 resnet50 alexnet deepbench deepbench-inference poster modern large fused network; do
     sets+=(--set $one)
   done
   python3 -m oocdnn bench check --device cuda --placement pinned --quick "${sets[@]}" --shuffle \
