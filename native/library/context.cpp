@@ -67,12 +67,13 @@ Result<double> Context::Price(const Program& program, const std::vector<OperandV
       program, TermsOf(*session_, program, tensors, session_->BudgetFor(tensors), workspace));
 }
 
-Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
-  OOC_TRY(CheckPlannable(problem));
+Result<PlanSummary> Context::Plan(const Problem& given, const Placement& placement) {
+  OOC_TRY(CheckPlannable(given));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan"));
-  const Terms terms = TermsOf(*session_, problem, placement);
+  const Terms terms = TermsOf(*session_, given, placement);
+  const Problem problem = PlannedProblem(given, terms.tiers);
   Result<PlanPointer> plan = planner_.Lookup(problem, terms);
-  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
+  if (!plan.ok()) return std::move(plan).status().With(ToString(given));
   PlanReport report = *plan.value();
   const Profile& profile = planner_.ProfileFor(problem);
   if (report.remembered) AddOthers(profile, &report);
@@ -84,15 +85,16 @@ Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& place
   return summary;
 }
 
-Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
+Result<PlanSummary> Context::Price(const Problem& given, const Placement& placement,
                                    const std::string& plan) {
-  OOC_TRY(CheckPlannable(problem));
+  OOC_TRY(CheckPlannable(given));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_price"));
-  const PlanRequest request =
-      planner_.CallRequestFor(problem, TermsOf(*session_, problem, placement));
+  const Terms terms = TermsOf(*session_, given, placement);
+  const Problem problem = PlannedProblem(given, terms.tiers);
+  const PlanRequest request = planner_.CallRequestFor(problem, terms);
   const Profile& profile = planner_.ProfileFor(problem);
   const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
-  if (!priced.ok()) return Status(priced.status()).With(ToString(problem));
+  if (!priced.ok()) return Status(priced.status()).With(ToString(given));
   return Summarize(request, profile, priced.value(), {}, {});
 }
 
@@ -100,26 +102,27 @@ Status Context::UsePlan(const Problem& problem, const Placement& placement,
                         const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_use_plan"));
-  return planner_.Prescribe(problem, TermsOf(*session_, problem, placement), plan)
+  const Terms terms = TermsOf(*session_, problem, placement);
+  return planner_.Prescribe(PlannedProblem(problem, terms.tiers), terms, plan)
       .With(ToString(problem));
 }
 
-Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
-                                                  const Placement& placement, int best, int random,
-                                                  uint64_t seed) {
+Result<std::vector<RunnerUp>> Context::Candidates(const Problem& given, const Placement& placement,
+                                                  int best, int random, uint64_t seed) {
   constexpr int kMost = 1000;
-  OOC_TRY(CheckPlannable(problem));
+  OOC_TRY(CheckPlannable(given));
   if (best < 0 || random < 0 || best > kMost || random > kMost) {
     return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
                  best, random, kMost);
   }
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_candidates"));
-  PlanRequest request =
-      WithoutBounce(planner_.CallRequestFor(problem, TermsOf(*session_, problem, placement)));
+  const Terms terms = TermsOf(*session_, given, placement);
+  const Problem problem = PlannedProblem(given, terms.tiers);
+  PlanRequest request = WithoutBounce(planner_.CallRequestFor(problem, terms));
   request.best = std::max(best, 1);
   const Profile& profile = planner_.ProfileFor(problem);
   Result<PlanSearch> search = Search(request, profile);
-  if (!search.ok()) return std::move(search).status().With(ToString(problem));
+  if (!search.ok()) return std::move(search).status().With(ToString(given));
   std::vector<RankedCandidate>& found = search->ranked;
   found.resize(std::min(found.size(), static_cast<size_t>(best)));
   std::stable_sort(found.begin(), found.end(),
@@ -172,8 +175,8 @@ Result<Refinement> Context::Refine(const Problem& problem,
                                    const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckPlannable(problem));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_refine"));
-  OOC_ASSIGN(const PlanPointer plan,
-             planner_.Lookup(problem, TermsOf(*session_, problem, Placement{})));
+  const Terms terms = TermsOf(*session_, problem, Placement{});
+  OOC_ASSIGN(const PlanPointer plan, planner_.Lookup(PlannedProblem(problem, terms.tiers), terms));
   OOC_TRY(session_->Settle());
   Result<Refinement> made =
       planner_.Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);

@@ -133,23 +133,25 @@ Status Runner::MakeAttempts(int64_t budget, const Arena& arena, const Try& attem
   }
 }
 
-Status Runner::Run(const Problem& problem, const OperandViews& operands, void* stream,
+Status Runner::Run(const Problem& given, const OperandViews& operands, void* stream,
                    const Progress& progress, const Scratch& scratch, int64_t workspace) {
   stats_ = CallStats{};
   Device& device = session_.device();
   OperandViews tensors = operands;
-  OOC_TRY(LocateOperands(device, problem, &tensors));
-  OOC_TRY(CheckFileMappings(problem, tensors));
+  OOC_TRY(LocateOperands(device, given, &tensors));
+  OOC_TRY(CheckFileMappings(given, tensors));
   Stream caller{};
   if (IsOrdered(tensors)) {
     OOC_ASSIGN(caller, session_.Follow(stream));
   }
-  if (problem.shape.n == 0) {
+  if (given.shape.n == 0) {
     OOC_TRY(session_.Settle());
-    return RunEmpty(device, problem, tensors, session_.arena());
+    return RunEmpty(device, given, tensors, session_.arena());
   }
 
-  const Terms terms = TermsOf(session_, problem, tensors, workspace);
+  const Terms terms = TermsOf(session_, given, tensors, workspace);
+  const Problem problem = PlannedProblem(given, terms.tiers);
+  tensors[Index(Operand::kX)].stride = problem.stride[Index(Operand::kX)];
   if (const int64_t alignment = device.capabilities().alignment;
       scratch.bytes > alignment && OnDevice(problem, terms.tiers)) {
     const auto address = reinterpret_cast<uintptr_t>(scratch.data);
@@ -158,14 +160,14 @@ Status Runner::Run(const Problem& problem, const OperandViews& operands, void* s
                scratch.bytes - alignment);
     const NodeCall within{problem, tensors, terms, caller, progress, lent};
     Status status = RunNode(within, lent.bytes());
-    if (status.code() != Code::kOutOfMemory) return std::move(status).With(ToString(problem));
+    if (status.code() != Code::kOutOfMemory) return std::move(status).With(ToString(given));
   }
   const NodeCall call{problem, tensors, terms, caller, progress, session_.arena()};
   const int64_t budget = session_.BudgetFor({&tensors, 1}), all = session_.budget();
   Status status = RunNode(call, budget);
   if (status.code() == Code::kOutOfMemory && budget < all) status = RunNode(call, all);
   if (status.ok()) return {};
-  return std::move(status).With(ToString(problem));
+  return std::move(status).With(ToString(given));
 }
 
 Status Runner::RunNode(const NodeCall& call, int64_t budget) {

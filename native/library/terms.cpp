@@ -1,5 +1,7 @@
 #include "library/terms.hpp"
 
+#include "geom/skipped_rows.hpp"
+
 namespace oocdnn {
 namespace {
 
@@ -89,6 +91,11 @@ bool OnDevice(const Program& program, const std::vector<Terms>& terms) {
     if (!OnDevice(program[i], terms[i].tiers)) return false;
   }
   return true;
+}
+
+Problem PlannedProblem(const Problem& problem, const Tiers& tiers) {
+  if (tiers[Index(Operand::kX)] == Tier::kDevice) return problem;
+  return WithoutSkippedRows(problem);
 }
 
 }  // namespace oocdnn

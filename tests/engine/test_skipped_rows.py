@@ -1,0 +1,93 @@
+"""Rows of x that a stride skips are not copied to the device, and change no result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from engine.cases import DEVICE
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from python.support import assert_equal, integers
+
+import oocdnn
+
+BUDGET = "256KiB" if DEVICE == "cpu" else "2MiB"
+
+
+def crossed(context: oocdnn.Context, call, *arguments, **keywords):
+    """What the call returns, and the bytes that went to the device."""
+    return call(*arguments, **keywords), context.stats.bytes_h2d
+
+
+@pytest.mark.parametrize("order", ["planes", "channels last"])
+def test_only_rows_that_are_read_cross(order: str) -> None:
+    """Along H; where channels are next to each other, along W too."""
+    x, w = integers((6, 48, 33, 40)), integers((8, 48, 1, 1), 1)
+    if order == "channels last":
+        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    with oocdnn.Context(DEVICE, BUDGET, profile="none") as context:
+        y, moved = crossed(context, context.conv2d, x, w, stride=(3, 2))
+        assert_equal(y, np.einsum("nchw,kc->nkhw", x[:, :, ::3, ::2], w[:, :, 0, 0]))
+        columns = 20 if order == "channels last" else 40
+        assert moved == 4 * (6 * 48 * 11 * columns + w.size)
+        dy = integers(y.shape, 2)
+        dw, moved = crossed(context, context.conv_backward_filter, x, dy, w.shape, stride=(3, 2))
+        assert_equal(dw[:, :, 0, 0], np.einsum("nchw,nkhw->kc", x[:, :, ::3, ::2], dy))
+        assert moved == 4 * (6 * 48 * 11 * columns + dy.size)
+
+
+def test_the_plan_is_that_of_the_call() -> None:
+    problem = "conv2d:fwd x6x48x33x40 w8x48x1x1 str3x2"
+    with oocdnn.Context(DEVICE, BUDGET, profile="none") as context:
+        context.use_plan(problem, "n2 h4")
+        assert "n2 g1 k8 c48 d1 h4" in context.plan(problem).plan
+        context.conv2d(integers((6, 48, 33, 40)), integers((8, 48, 1, 1), 1), stride=(3, 2))
+        assert (context.stats.split["n"], context.stats.split["h"]) == (3, 3)
+
+
+def test_short_rows_are_copied_with_those_between() -> None:
+    x, w = integers((2, 4, 31, 8)), integers((4, 4, 1, 1), 1)
+    with oocdnn.Context(DEVICE, BUDGET, profile="none") as context:
+        y, moved = crossed(context, context.conv2d, x, w, stride=2)
+        assert_equal(y, np.einsum("nchw,kc->nkhw", x[:, :, ::2, ::2], w[:, :, 0, 0]))
+        assert moved == 4 * (x.size + w.size)
+
+
+def test_padding_has_rows_of_its_own() -> None:
+    x, w = integers((2, 4, 31, 40)), integers((4, 4, 1, 1), 1)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)))
+    with oocdnn.Context(DEVICE, BUDGET, profile="none") as context:
+        y = context.conv2d(x, w, stride=(2, 1), padding=(1, 0))
+        assert_equal(y, np.einsum("nchw,kc->nkhw", padded[:, :, ::2], w[:, :, 0, 0]))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    taps=st.tuples(*[st.sampled_from([1, 1, 2, 3])] * 3),
+    strides=st.tuples(*[st.integers(1, 4)] * 3),
+    extents=st.tuples(st.integers(3, 9), st.integers(3, 20), st.integers(3, 40)),
+    last=st.booleans(),
+    groups=st.sampled_from([1, 2]),
+    beta=st.sampled_from([0.0, 1.0]),
+)
+def test_any_window(taps, strides, extents, last, groups, beta) -> None:
+    """The same values as of the same call on the strided view, where it skips nothing."""
+    x, w = integers((3, 4 * groups, *extents)), integers((2 * groups, 4, *taps), 1)
+    if last:
+        x = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+        x = np.moveaxis(x, -1, 1)
+    windows = list(zip(taps, strides, strict=True))
+    thin = x[(..., *(slice(None, None, s if t == 1 else 1) for t, s in windows))]
+    rest = tuple(1 if t == 1 else s for t, s in windows)
+    with oocdnn.Context(DEVICE, BUDGET, profile="none") as context:
+        wanted = context.conv3d(np.ascontiguousarray(thin), w, stride=rest, groups=groups)
+        out = integers(wanted.shape, 3)
+        before = out.copy()
+        context.conv3d(x, w, stride=strides, groups=groups, beta=beta, out=out)
+        assert_equal(out, wanted + np.float32(beta) * before)
+        dy = integers(wanted.shape, 4)
+        dw = context.conv_backward_filter(
+            np.ascontiguousarray(thin), dy, w.shape, stride=rest, groups=groups
+        )
+        again = context.conv_backward_filter(x, dy, w.shape, stride=strides, groups=groups)
+        assert_equal(again, dw)
