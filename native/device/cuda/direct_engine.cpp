@@ -5,18 +5,16 @@
 // Takes pad 0 only (padding is data). Inputs keep the problem's type in their tiles; the output is
 // in the accumulator's, and the gradients of filter and bias in f64.
 #include <algorithm>
-#include <numeric>
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
+#include "device/cuda/direct_args.hpp"
 #include "device/cuda/engine.hpp"
 #include "geom/engines.hpp"
 #include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cuda {
 namespace {
-
-static_assert(kDirectBlock == kTapBlock);
 
 constexpr int kThreads = 256, kWarp = 32;
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
@@ -26,13 +24,6 @@ constexpr int64_t kMostBlocks = int64_t{1} << 20;
 constexpr int64_t kFewElements = 1024;
 
 const EngineInfo& DirectInfo() { return EngineNamed("direct"); }
-
-TileStrides StridesOf(const TileLayout& layout) {
-  TileStrides strides{};
-  std::transform(layout.stride.begin(), layout.stride.end(), strides.at,
-                 [](int64_t stride) { return static_cast<int>(stride); });
-  return strides;
-}
 
 // A thread for each of `count` items.
 LaunchShape ShapeOf(Long count) {
@@ -87,15 +78,7 @@ DirectConvolution::DirectConvolution(const Gpu& gpu, const TileOp& op)
   const DType gradient = NeedsWideSums(op.shape, op.accumulates) ? DType::kFloat64 : sum;
   Lay(Operand::kW, filter ? gradient : op.dtype,
       forward ? kOutputFastestOrder : kInputFastestOrder);
-  args_.wide = gradient == DType::kFloat64 ? 1 : 0;
-  args_.type = static_cast<int>(op.dtype);
-  args_.n = static_cast<int>(shape_.n);
-  args_.g = static_cast<int>(shape_.g);
-  for (int d = 0; d < 3; ++d) {
-    args_.filter[d] = static_cast<int>(shape_.filter[d]);
-    args_.stride[d] = static_cast<int>(shape_.stride[d]);
-    args_.dilation[d] = static_cast<int>(shape_.dilation[d]);
-  }
+  args_ = DirectArgsOf(op);
   if (filter) {
     SetUpFilter();
   } else {
@@ -105,37 +88,15 @@ DirectConvolution::DirectConvolution(const Gpu& gpu, const TileOp& op)
 
 void DirectConvolution::SetUpGather() {
   const bool forward = direction_ == Direction::kForward;
-  const Spatial& source = forward ? shape_.in : shape_.out;
-  const Spatial& target = forward ? shape_.out : shape_.in;
-  args_.backward = forward ? 0 : 1;
-  args_.channels = static_cast<int>(forward ? shape_.k : shape_.c);
-  args_.reduced = static_cast<int>(forward ? shape_.c : shape_.k);
-  args_.one_block = IsOneBlock(direction_, shape_) ? 1 : 0;
-  args_.group_channels = static_cast<int>(GroupChannelsOf(shape_));
   args_.count = shape_.n * shape_.g * CeilDiv(args_.channels, kDirectChannels);
-  for (int d = 0; d < 3; ++d) {
-    args_.in[d] = static_cast<int>(source[d]);
-    args_.out_extent[d] = static_cast<int>(target[d]);
-    args_.count *= target[d];
-    const int common = forward ? args_.stride[d] : std::gcd(args_.stride[d], args_.dilation[d]);
-    args_.tap_step[d] = args_.stride[d] / common;
-    args_.place_step[d] = forward ? args_.dilation[d] : -args_.dilation[d] / common;
-  }
+  for (const int extent : args_.out_extent) args_.count *= extent;
   args_.x_stride = StridesOf(layout(forward ? Operand::kX : Operand::kY));
   args_.w_stride = StridesOf(layout(Operand::kW));
   args_.out_stride = StridesOf(layout(forward ? Operand::kY : Operand::kX));
 }
 
 void DirectConvolution::SetUpFilter() {
-  args_.channels = static_cast<int>(shape_.k);
-  args_.reduced = static_cast<int>(shape_.c);
   const int64_t rest = shape_.g * shape_.c * shape_.filter[0] * shape_.filter[1] * shape_.filter[2];
-  const PixelArray extent{shape_.n, shape_.out[0], shape_.out[1], shape_.out[2]};
-  const PixelArray block = PixelBlockOf(shape_);
-  for (size_t i = 0; i < extent.size(); ++i) {
-    args_.extent[i] = static_cast<int>(extent[i]);
-    args_.block[i] = static_cast<int>(block[i]);
-  }
   by_element_ = NeedsWideSums(shape_, false) && rest * shape_.k <= kFewElements;
   args_.count = rest * (by_element_ ? shape_.k : CeilDiv(shape_.k, kDirectChannels));
   args_.x_stride = StridesOf(layout(Operand::kX));
@@ -160,10 +121,7 @@ Status DirectConvolution::Run(CUstream stream, const RunArgs& run) {
 
 Status DirectConvolution::RunFilter(CUstream stream, const RunArgs& run, DirectArgs args) {
   args.out = run.tile[Index(Operand::kW)];
-  for (int i = 0; i < 4; ++i) {
-    if (i > 0) args.first[i] = static_cast<int>(run.origin[i - 1] % args.block[i]);
-    args.blocks[i] = static_cast<int>(CeilDiv(args.first[i] + args.extent[i], args.block[i]));
-  }
+  PlaceBlocks(run.origin, &args);
   if (!by_element_) return gpu_.Launch(Kernel::kDirectFilter, ShapeOf(args.count), stream, args);
   const int threads = args.type == kF64 ? kWarp : kThreads;
   const LaunchShape shape{args.count, threads, threads * int{sizeof(float)}};
@@ -233,17 +191,7 @@ class DirectEngine final : public CudaEngine {
                      static_cast<long long>(op.shape.pad_before[d]));
       }
     }
-    for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
-      int64_t elements = 1;
-      for (const int64_t extent : op.shape.DimsOf(operand, op.direction)) {
-        elements = Mul(elements, extent);
-      }
-      if (elements > INT32_MAX) {
-        return Error(Code::kUnsupported, "takes tiles below 2^31 elements, and %s has %lld",
-                     Name(operand, op.direction), static_cast<long long>(elements));
-      }
-    }
-    return {};
+    return CheckElements(op);
   }
 
   const Gpu& gpu_;

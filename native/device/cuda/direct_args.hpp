@@ -1,0 +1,22 @@
+// The arguments of convolutions that sum in the order and the blocks of the direct engine: its own,
+// and the depthwise engine's.
+#pragma once
+
+#include "device/cuda/kernel_args.h"
+#include "device/device.hpp"
+
+namespace oocdnn::cuda {
+
+TileStrides StridesOf(const TileLayout& layout);
+
+// All but strides, counts, addresses and whether something is added to.
+DirectArgs DirectArgsOf(const TileOp& op);
+
+// Backward filter: where in a block the tile begins whose first row of y is `origin`, and how many
+// blocks it has.
+void PlaceBlocks(const Spatial& origin, DirectArgs* args);
+
+// kUnsupported where a tile has 2^31 elements or more.
+Status CheckElements(const TileOp& op);
+
+}  // namespace oocdnn::cuda
