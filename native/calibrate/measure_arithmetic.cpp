@@ -9,6 +9,7 @@
 
 #include "calibrate/measure.hpp"
 #include "calibrate/rig.hpp"
+#include "geom/engines.hpp"
 #include "memory/owners.hpp"
 #include "model/profile/profile_rates.hpp"
 #include "planner/stopwatch.hpp"
@@ -88,7 +89,8 @@ class Tiles {
       if (found.rate == 0.0) break;
       seen_[key].insert(SizeOf(channels, its_rows));
       largest = found;
-      const double operations = SampleFor(channels, its_rows).shape.Operations(asked_.direction);
+      const double operations =
+          SampleFor(engine, channels, its_rows).shape.Operations(asked_.direction);
       if (static_cast<double>(growth_) * operations / found.rate > too_long_) break;
     }
     return largest;
@@ -157,17 +159,21 @@ class Tiles {
     return {std::min(channels.c, channels.k), channels.k * rows * kWidth};
   }
 
-  [[nodiscard]] Problem SampleFor(const Channels& channels, int64_t rows) const {
+  // Of an engine for depthwise convolutions: with a filter that leaves it more to do than the bytes
+  // that it moves, whose time prices know.
+  [[nodiscard]] Problem SampleFor(int engine, const Channels& channels, int64_t rows) const {
+    const bool depthwise = device_.engines()[static_cast<size_t>(engine)].depthwise;
     ConvShape shape;
-    shape.c = channels.c;
-    shape.k = channels.k;
+    shape.g = depthwise ? channels.c : 1;
+    shape.c = depthwise ? 1 : channels.c;
+    shape.k = depthwise ? 1 : channels.k;
     shape.in = shape.out = {1, rows, kWidth};
-    return SampleOf(shape, asked_.dtype, asked_.math, asked_.direction);
+    return SampleOf(shape, asked_.dtype, asked_.math, asked_.direction, depthwise ? 7 : 3);
   }
 
   // Nothing where the engine refuses or wants more than the limit, or where it fails.
   std::optional<TimedTile> Time(int engine, const Channels& channels, int64_t rows) {
-    auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, timed_);
+    auto rig = Rig::Make(device_, engine, SampleFor(engine, channels, rows), limit_, timed_);
     if (!rig.ok()) {
       NoteFailure(std::move(rig).status());
       return std::nullopt;
@@ -228,8 +234,9 @@ bool HasChannels(const Profile& profile, const std::string& key, int64_t channel
 
 // Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
 // when it has much to do.
-bool SizesMatter(const Device& device, const Problem& problem) {
-  return !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
+bool SizesMatter(const Device& device, const EngineInfo& engine, const Problem& problem) {
+  return !device.capabilities().shared_engines && !engine.depthwise &&
+         problem.direction != Direction::kBackwardBias;
 }
 
 // Whether tiles of the output in the problem's type are measured, in the accumulator's, or both. In
@@ -265,13 +272,13 @@ bool HasRates(const Profile& profile, const std::string& key, const Problem& pro
 // Of every engine; `sums`: of tiles of the output in the accumulator's type.
 Status MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid grid, int64_t limit,
                    Stream stream, Profile* profile) {
-  const bool sizes = SizesMatter(device, problem);
-  const bool all = grid == TileGrid::kAll && sizes;
   const bool guesses = grid == TileGrid::kAll && profile->calibration == Calibration::kBegun;
   Status failure;
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
-    if (IsLastResort(info)) continue;
+    if (IsLastResort(info) || (grid == TileGrid::kFew && !Serves(info, problem))) continue;
+    const bool sizes = SizesMatter(device, info, problem);
+    const bool all = grid == TileGrid::kAll && sizes;
     const std::string key = KeyOf(info, problem, sums);
     Tiles tiles(device, problem, sums, all, limit, stream, profile);
     if (all || !HasRates(*profile, key, problem, sizes)) {
@@ -307,9 +314,9 @@ bool IsWide(const Problem& problem) {
 }
 
 bool LacksArithmetic(const Device& device, const Problem& problem, const Profile& profile) {
-  const bool sizes = SizesMatter(device, problem);
   for (const EngineInfo& engine : device.engines()) {
-    if (IsLastResort(engine)) continue;
+    if (IsLastResort(engine) || !Serves(engine, problem)) continue;
+    const bool sizes = SizesMatter(device, engine, problem);
     for (const bool sums : SumsOf(problem, TileGrid::kFew)) {
       if (!HasRates(profile, KeyOf(engine, problem, sums), problem, sizes)) return true;
     }

@@ -12,13 +12,13 @@
 
 namespace oocdnn {
 
-Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction) {
+Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction, int64_t taps) {
   Problem problem;
   problem.direction = direction;
   problem.dtype = dtype;
   problem.math = math;
-  shape.filter = {1, 3, 3};
-  shape.pad_before = shape.pad_after = {0, 1, 1};
+  shape.filter = {1, taps, taps};
+  shape.pad_before = shape.pad_after = {0, taps / 2, taps / 2};
   problem.shape = shape;
   for (int i = 0; i < kOperands; ++i) {
     problem.stride[i] = DenseStrides(problem.DimsOf(static_cast<Operand>(i)));

@@ -18,8 +18,9 @@ struct Host {
   int64_t plane_pitch = 0;
 };
 
-// A 3x3 convolution that keeps the size, of contiguous tensors: n, channels and extents of `shape`.
-Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction);
+// A convolution with taps x taps filters that keeps the size, of contiguous tensors: n, groups,
+// channels and extents of `shape`.
+Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction, int64_t taps = 3);
 
 // What is timed. Of arithmetic, of tiles in the problem's type or of sums in the accumulator's:
 // engines that a device tries out are tried out. Of copies: there is a second tile of x.

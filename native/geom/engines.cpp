@@ -39,12 +39,24 @@ EngineInfo Own(const char* name, bool symmetric_padding) {
   return info;
 }
 
+EngineInfo Direct() {
+  EngineInfo info = Own("direct", false);
+  info.direct_sums = true;
+  return info;
+}
+
+EngineInfo Depthwise() {
+  EngineInfo info = Own("depthwise", true);
+  info.direct_sums = info.depthwise = info.short_tiles = true;
+  return info;
+}
+
 }  // namespace
 
 const std::vector<EngineInfo>& KnownEngines() {
-  static const std::vector<EngineInfo> table{Cudnn("cudnn-nhwc", true), Cudnn("cudnn-nchw", false),
-                                             OneDnn(), Own("direct", false),
-                                             Own("reference", true)};
+  static const std::vector<EngineInfo> table{
+      Depthwise(), Cudnn("cudnn-nhwc", true), Cudnn("cudnn-nchw", false), OneDnn(),
+      Direct(),    Own("reference", true)};
   return table;
 }
 
@@ -52,6 +64,15 @@ const EngineInfo& EngineNamed(std::string_view name) {
   const std::vector<EngineInfo>& known = KnownEngines();
   return *std::find_if(known.begin(), known.end(),
                        [&](const EngineInfo& info) { return info.name == name; });
+}
+
+bool HasSingleInputs(const ConvShape& shape) {
+  return shape.c == 1 && shape.k >= 1 && shape.k <= kMostMultiplier;
+}
+
+bool Serves(const EngineInfo& engine, const Problem& problem) {
+  return !engine.depthwise ||
+         (HasSingleInputs(problem.shape) && problem.direction != Direction::kBackwardBias);
 }
 
 bool Finishes(const EngineInfo& engine, const Problem& problem) {

@@ -16,6 +16,14 @@ const std::vector<EngineInfo>& KnownEngines();
 // The entry of that name, which must be known.
 const EngineInfo& EngineNamed(std::string_view name);
 
+// Groups of one input channel, and at most so many output channels each.
+constexpr int64_t kMostMultiplier = 8;
+bool HasSingleInputs(const ConvShape& shape);
+
+// Whether there are tiles of the problem that the engine takes, as far as that is known beforehand.
+// A request's engines that do not are left out: their names are empty.
+bool Serves(const EngineInfo& engine, const Problem& problem);
+
 // Whether the problem has an epilogue, of 16-bit types, and the engine can do all that is done to
 // sums but a maximum over windows, which comes to the same after rounding. Nothing may be saved or
 // summed up of what is finished, as that would be of rounded values.

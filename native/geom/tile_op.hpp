@@ -32,6 +32,9 @@ struct EngineInfo {
   bool finishes = false;         // it takes a TileOp::epilogue of 16-bit types, see Finishes
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;
+  bool depthwise = false;  // it takes groups of one input channel only, see Serves
+  // Sums are in the order and the blocks of the direct engine: such engines have the same bits.
+  bool direct_sums = false;
 };
 
 // What an engine is prepared for: one tile shape.

@@ -22,13 +22,14 @@ Result<Profile> ReadProfile(const std::string& file) {
   return profile;
 }
 
-// Those with a rate in the profile, in order of preference.
-std::vector<EngineInfo> EnginesOf(const Profile& profile) {
+// Those with a rate in the profile that serve the problem, in order of preference.
+std::vector<EngineInfo> EnginesOf(const Profile& profile, const Problem& problem) {
   std::vector<EngineInfo> engines;
   for (const EngineInfo& engine : KnownEngines()) {
     const std::string prefix = engine.name + "/";
     const auto found = profile.flops.lower_bound(prefix);
-    if (found != profile.flops.end() && found->first.starts_with(prefix)) engines.push_back(engine);
+    const bool rated = found != profile.flops.end() && found->first.starts_with(prefix);
+    if (rated && Serves(engine, problem)) engines.push_back(engine);
   }
   return engines;
 }
@@ -63,7 +64,7 @@ PlanRequest RequestOf(const Problem& problem, const Placement& placement, const 
   request.tiers = TiersOf(problem, placement, profile.shared_engines);
   request.budget = budget;
   if (!profile.shared_engines) request.pin_bytes = kLeastStaging;
-  request.engines = EnginesOf(profile);
+  request.engines = EnginesOf(profile, problem);
   int64_t bounce = 0;
   for (const EngineInfo& engine : request.engines) bounce = std::max(bounce, BounceBytes(engine));
   request.bounce_bytes = BounceWithin(budget, bounce);

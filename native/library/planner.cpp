@@ -6,6 +6,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "geom/engines.hpp"
 #include "model/search/refine.hpp"
 #include "model/text/plan_text.hpp"
 #include "planner/in_place.hpp"
@@ -23,14 +24,23 @@ Status TooSmall(Status why, int64_t budget, int64_t works) {
 }
 
 // Two invariant engines may still round differently, so reproducible results come from one engine
-// whatever the budget: the first that is invariant. Names of the others are left empty.
-std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
+// whatever the budget, or from engines with the same bits: the first that is invariant, and its
+// like. Names of the others are left empty, and of those that do not serve the problem unless none
+// does: then they say why.
+std::vector<EngineInfo> EnginesFor(const Device& device, const Problem& problem,
+                                   bool reproducible) {
   std::vector<EngineInfo> engines = device.engines();
-  if (!reproducible) return engines;
-  bool found = false;
+  const auto serves = [&](const EngineInfo& engine) { return Serves(engine, problem); };
+  const bool served = std::any_of(engines.begin(), engines.end(), serves);
+  const EngineInfo* first = nullptr;
   for (EngineInfo& engine : engines) {
-    if (found || !engine.properties.invariant) engine.name.clear();
-    found = found || engine.properties.invariant;
+    const bool alike = first == nullptr || (first->direct_sums && engine.direct_sums);
+    const bool admitted = !reproducible || (engine.properties.invariant && alike);
+    if (!admitted || (served && !serves(engine))) {
+      engine.name.clear();
+    } else if (first == nullptr) {
+      first = &engine;
+    }
   }
   return engines;
 }
@@ -142,7 +152,7 @@ PlanRequest Planner::RequestFor(const Problem& problem, const Terms& terms) cons
     request.bounce_bytes =
         BounceWithin(terms.budget, session_.device().capabilities().bounce_bytes);
   }
-  request.engines = EnginesFor(session_.device(), session_.options().reproducible);
+  request.engines = EnginesFor(session_.device(), problem, session_.options().reproducible);
   request.reproducible = session_.options().reproducible;
   request.exhaustive = session_.options().planning == Planning::kExhaustive;
   request.measure = session_.options().planning == Planning::kMeasure;

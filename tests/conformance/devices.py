@@ -19,6 +19,7 @@ DEVICES = (
     "check(cpu:direct,threads=1,link=0.5)",
     "cuda:direct",
     "cuda:cudnn",
+    "cuda:depthwise",
     "check(cuda:direct)",
 )
 
@@ -38,7 +39,14 @@ KERNEL_CASES = (
     "restore_from_square",
     "restore_from_wide",
 )
-KERNELS_OF_ANOTHER = (*WRAPPED, "cpu:reference", "cpu:direct", "cpu:onednn", "cuda:cudnn")
+KERNELS_OF_ANOTHER = (
+    *WRAPPED,
+    "cpu:reference",
+    "cpu:direct",
+    "cpu:onednn",
+    "cuda:cudnn",
+    "cuda:depthwise",
+)
 
 NO_BIAS = "oneDNN has no backward bias of its own; the direct engine does it"
 NO_F64 = "oneDNN convolves no f64"
@@ -66,6 +74,8 @@ ON_GPU = dict.fromkeys(_HELD, NOT_HELD_UP) | {
 NULL_BLOCKS = "the null device sums in no blocks"
 CUDNN_NO_BIAS = "cuDNN's graphs have no backward bias; the direct engine does it"
 CUDNN_NOT_INVARIANT = "cuDNN's bits depend on the tile's shape"
+DEPTHWISE_NO_BIAS = "it is for groups of one input channel; the direct engine does the bias"
+DEPTHWISE_NO_F64 = "a filter's gradient of float64 is one sum, which is the direct engine's to do"
 ONEDNN_NAN = (
     "oneDNN leaves padding out that is equal at both ends, so a NaN of the filter misses the edges"
 )
@@ -104,6 +114,13 @@ UNSUPPORTED = {
         "invariant_sums_f64": CUDNN_NOT_INVARIANT,
         "invariant_sums_bf16": CUDNN_NOT_INVARIANT,
         "nan_local": CUDNN_NAN,
+    },
+    "cuda:depthwise": ON_GPU
+    | {
+        "backward_bias": DEPTHWISE_NO_BIAS,
+        "backward_bias_of_reals": DEPTHWISE_NO_BIAS,
+        "accumulate_f64": DEPTHWISE_NO_F64,
+        "invariant_sums_f64": DEPTHWISE_NO_F64,
     },
     "check(cuda:direct)": ON_GPU,
     "cpu:onednn": {

@@ -48,6 +48,9 @@ constexpr Entry kEntries[] = {
     {"ooc_direct_gather", ooc_direct_gather, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_direct_filter", ooc_direct_filter, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_direct_elements", ooc_direct_elements, 256, sizeof(oocdnn::cuda::DirectArgs)},
+    {"ooc_depthwise", ooc_depthwise, 256, sizeof(oocdnn::cuda::DepthwiseArgs)},
+    {"ooc_depthwise_filter", ooc_depthwise_filter, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
+    {"ooc_depthwise_add", ooc_depthwise_add, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
     {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},
     {"ooc_bias_chain", ooc_bias_chain, 128, sizeof(oocdnn::cuda::BiasArgs)},
 };

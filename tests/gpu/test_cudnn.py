@@ -345,15 +345,16 @@ def test_driver_and_libraries_are_told_by_version() -> None:
     core = json.loads(python("-c", INFO, "info", "--json", "--device", "cuda:0"))["core"]
     assert re.fullmatch(r"(\d[\d.]+ )?for CUDA \d+\.\d", core["driver"])
     assert {engine["name"]: engine["library"] for engine in core["engines"]} == {
+        "depthwise": "",
         "cudnn-nhwc": "cuDNN 9.19.0",
         "cudnn-nchw": "cuDNN 9.19.0",
         "direct": "",
     }
 
 
-def test_without_cudnn_the_direct_engine_serves() -> None:
+def test_without_cudnn_our_own_engines_serve() -> None:
     seen = answers("cuda:0", folders=(DRIVER,))
-    assert {answer["engine"] for answer in seen} == {"direct"}
+    assert {answer["engine"] for answer in seen} == {"depthwise", "direct"}
     assert "pip install nvidia-cudnn-cu13" in refusal("cuda:0:cudnn", folders=(DRIVER,))
 
 

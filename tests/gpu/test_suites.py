@@ -25,6 +25,7 @@ SUITES = {
     "calibration": ("gpu/test_calibration.py", "gpu/test_beside.py"),
     "torch": ("pytorch/test_exact.py", "pytorch/test_memory.py"),
     "exact": ("engine/test_exact.py", "engine/test_nan.py"),
+    "depthwise": ("engine/test_depthwise.py",),
     "fused": ("engine/test_fused.py", "gpu/test_fused.py"),
     "slopes": ("engine/test_slopes.py",),
     "fused backward": ("engine/test_fused_backward.py", "-k", "not random_chains"),

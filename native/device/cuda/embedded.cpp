@@ -37,6 +37,9 @@ OOC_EMBED(ooc_file_pool_backward_one, ".rodata", OOC_KERNEL_FILE("pool_backward_
 OOC_EMBED(ooc_file_pool_backward_patch, ".rodata", OOC_KERNEL_FILE("pool_backward_patch.cuh"))
 OOC_EMBED(ooc_file_pool_backward, ".rodata", OOC_KERNEL_FILE("pool_backward.cuh"))
 OOC_EMBED(ooc_file_direct, ".rodata", OOC_KERNEL_FILE("direct.cuh"))
+OOC_EMBED(ooc_file_depthwise_stage, ".rodata", OOC_KERNEL_FILE("depthwise_stage.cuh"))
+OOC_EMBED(ooc_file_depthwise, ".rodata", OOC_KERNEL_FILE("depthwise.cuh"))
+OOC_EMBED(ooc_file_depthwise_filter, ".rodata", OOC_KERNEL_FILE("depthwise_filter.cuh"))
 OOC_EMBED(ooc_file_bias, ".rodata", OOC_KERNEL_FILE("bias.cuh"))
 #ifdef OOCDNN_KERNEL_FATBIN
 // Where cuobjdump looks.
@@ -53,7 +56,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 19> files{{
+  static const std::array<EmbeddedFile, 22> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"geom/activation.h", Between(ooc_file_activation, ooc_file_activation_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
@@ -76,6 +79,11 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/pool_backward.cuh",
        Between(ooc_file_pool_backward, ooc_file_pool_backward_end)},
       {"device/cuda/direct.cuh", Between(ooc_file_direct, ooc_file_direct_end)},
+      {"device/cuda/depthwise_stage.cuh",
+       Between(ooc_file_depthwise_stage, ooc_file_depthwise_stage_end)},
+      {"device/cuda/depthwise.cuh", Between(ooc_file_depthwise, ooc_file_depthwise_end)},
+      {"device/cuda/depthwise_filter.cuh",
+       Between(ooc_file_depthwise_filter, ooc_file_depthwise_filter_end)},
       {"device/cuda/bias.cuh", Between(ooc_file_bias, ooc_file_bias_end)},
   }};
   return files;

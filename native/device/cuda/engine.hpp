@@ -1,4 +1,4 @@
-// What a convolution engine of the CUDA device is. The direct engine and cuDNN's implement these
+// What a convolution engine of the CUDA device is. Our own engines and cuDNN's implement these
 // two classes; the device owns streams, memory and copies.
 #pragma once
 
@@ -30,6 +30,7 @@ class CudaEngine {
 using CudaEngines = std::vector<std::unique_ptr<CudaEngine>>;
 
 std::unique_ptr<CudaEngine> MakeDirectEngine(const Gpu& gpu);
+std::unique_ptr<CudaEngine> MakeDepthwiseEngine(const Gpu& gpu);
 // cudnn-nhwc and cudnn-nchw. `library`: see LoadCudnn, which says what stands against it.
 Result<CudaEngines> MakeCudnnEngines(const Gpu& gpu, const std::string& library);
 

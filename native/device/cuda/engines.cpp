@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "base/checked.hpp"
 #include "base/log.hpp"
 #include "device/cuda/engine.hpp"
@@ -16,10 +18,11 @@ bool Admits(const std::string& only, const std::string& name) {
 CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string* why_not) {
   CudaEngines engines;
   const std::string& only = options.engine;
+  engines.push_back(MakeDepthwiseEngine(gpu));
   if (only.empty() || only.starts_with("cudnn")) {
     Result<CudaEngines> made = MakeCudnnEngines(gpu, options.cudnn_path);
     if (made.ok()) {
-      engines = std::move(made).value();
+      std::move(made->begin(), made->end(), std::back_inserter(engines));
     } else {
       *why_not = made.status().message();
       Log(LogLevel::kInfo, "convolutions run without cuDNN: %s", why_not->c_str());
@@ -28,7 +31,7 @@ CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string*
   engines.push_back(MakeDirectEngine(gpu));
   std::erase_if(engines, [&](const auto& engine) { return !Admits(only, engine->info().name); });
   if (engines.empty() && why_not->empty())
-    *why_not = "known are cudnn, cudnn-nhwc, cudnn-nchw, direct";
+    *why_not = "known are cudnn, cudnn-nhwc, cudnn-nchw, depthwise, direct";
   return engines;
 }
 

@@ -23,6 +23,9 @@ constexpr std::array<const char*, kKernels> kKernelNames{"ooc_rows",
                                                          "ooc_direct_gather",
                                                          "ooc_direct_filter",
                                                          "ooc_direct_elements",
+                                                         "ooc_depthwise",
+                                                         "ooc_depthwise_filter",
+                                                         "ooc_depthwise_add",
                                                          "ooc_bias_parts",
                                                          "ooc_bias_chain"};
 

@@ -26,10 +26,13 @@ enum class Kernel : int {
   kDirectGather,
   kDirectFilter,
   kDirectElements,
+  kDepthwise,
+  kDepthwiseFilter,
+  kDepthwiseAdd,
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 15;
+constexpr int kKernels = 18;
 
 // How a kernel is to be launched.
 struct LaunchShape {

@@ -274,6 +274,61 @@ constexpr int kDirectBlock = 168;
 // Neighbouring channels that one thread of the direct kernels works on.
 constexpr int kDirectChannels = 8;
 
+// Tiles of a read tensor in shared memory, one behind the other. A tile has by[2] x by[1] x by[0]
+// rows: of channels or images, planes of depth, and the rows of these. A row is read as `vectors`
+// vectors of `vector` elements, the first of which begins at a multiple of `vector`, and `across`
+// of them are what a warp reads at once. It begins `pitch` elements behind the one before it, which
+// is odd, so that threads on neighbouring rows meet different banks.
+struct StagedTiles {
+  int pitch, vectors, vector;
+  int elements;  // of a tile
+  unsigned rows;
+  Divisor across, by[3];
+};
+
+// ooc_depthwise: forward and backward data of groups of one input channel, in planes. A plane is an
+// image's channel of the output. A block of threads stages what a box of `planes` planes reads, and
+// the filters. In `conv`, x_stride and w_stride are those of what is staged.
+constexpr int kDepthwiseOutputs = 8;  // neighbours along W that one thread makes
+struct DepthwiseArgs {
+  DirectArgs conv;
+  TileStrides source;         // of the read tensor
+  int out_type, out_vector;   // out_vector: elements of one access
+  int pad_in[3], pad_out[3];  // forward: the padding, and 0; backward data: 0, and the padding
+  int made;                   // by a thread: kDepthwiseOutputs, or 1 where neighbours' taps differ
+  int box[3], planes, all_planes;
+  int taps;                  // of a filter
+  unsigned filter_elements;  // of all filters
+  unsigned count, items;     // of boxes, and of threads' work in each
+  StagedTiles staged;
+  Divisor boxes[3], channels, groups;
+  Divisor items_by[3];  // H, W and D
+};
+
+// ooc_depthwise_filter: the sum of every block of pixels for every filter element, of `some` blocks
+// from `first_block` on. A cell is such a block of one channel, and `rows` rows of its filter; a
+// block of threads stages what `cells` of them read. ooc_depthwise_add adds up the sums.
+constexpr int kDepthwiseTaps = 8;  // neighbours in a row of a filter that one thread sums, at most
+struct DepthwiseFilterArgs {
+  DirectArgs conv;  // w_stride is of dy
+  float* sums;      // of all elements for the first block, then for the next
+  int pad[3];
+  int cells, rows, row_parts, row_taps, taps;  // row_taps: those that one thread sums
+  int add;                                     // 1: `out` holds what came before
+  unsigned count, items, elements, first_block;
+  StagedTiles x, dy;
+  Divisor some, parts, channels;  // of the cells: blocks of pixels, parts of filters
+  Divisor items_by[2];            // rows, and parts of them
+};
+
+// What a block of threads knows of a cell: the pixels of its block, where its channel begins in x
+// and dy, where its filter rows begin, and where its sums go.
+struct DepthwiseCell {
+  int begin[4], end[4];
+  int x, dy, tap_depth, tap_row;
+  unsigned block, element;
+};
+
 // A run of elements of one channel: their sum, the sum of their magnitudes, bounds of what the sum
 // of the first few can be, and a power of two that divides all of them.
 struct BiasPart {

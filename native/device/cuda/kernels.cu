@@ -4,6 +4,8 @@
 #include "device/cuda/copy.cuh"
 #include "device/cuda/dense.cuh"
 #include "device/cuda/dense_planes.cuh"
+#include "device/cuda/depthwise.cuh"
+#include "device/cuda/depthwise_filter.cuh"
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"
 #include "device/cuda/norm.cuh"
@@ -23,5 +25,8 @@ OOC_KERNEL(ooc_sum, NormKernelArgs, 1024, 1, SumUp)
 OOC_KERNEL(ooc_direct_gather, DirectArgs, 256, 4, DirectGather)
 OOC_KERNEL(ooc_direct_filter, DirectArgs, 256, 3, DirectFilter)
 OOC_KERNEL(ooc_direct_elements, DirectArgs, 256, 2, DirectElements)
+OOC_KERNEL(ooc_depthwise, DepthwiseArgs, 256, 4, Depthwise)
+OOC_KERNEL(ooc_depthwise_filter, DepthwiseFilterArgs, 256, 4, DepthwiseFilter)
+OOC_KERNEL(ooc_depthwise_add, DepthwiseFilterArgs, 256, 1, DepthwiseAdd)
 OOC_KERNEL(ooc_bias_parts, BiasArgs, 128, 1, BiasParts)
 OOC_KERNEL(ooc_bias_chain, BiasArgs, 128, 1, BiasChain)
