@@ -103,7 +103,8 @@ class Context:
     threads: of the CPU device, or of staging for a GPU; None or 0 for all cores of the process, of
         staging for at most 12 (OOCDNN_THREADS).
     trace: record a timeline, see `take_trace`.
-    engine: use only this one, "cudnn", "onednn", "direct" or "reference" (OOCDNN_ENGINE).
+    engine: use only this one, "cudnn", "onednn", "depthwise", "direct" or "reference"
+        (OOCDNN_ENGINE).
     host_cap: bytes of host memory for staging, as many for arrays that are pinned because calls use
         them again, and as many for results that calls make (OOCDNN_PINNED_LIMIT, OOCDNN_AUTO_PIN).
     link_gb_per_s: put the CPU device behind a wire of this rate in each direction (OOCDNN_LINK).

@@ -17,7 +17,7 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "device bytes that a context may book"},
     {"OOCDNN_THREADS", "a number", "all cores of the process",
      "threads of the CPU device, and of staging for a GPU"},
-    {"OOCDNN_ENGINE", "cudnn, onednn, direct, reference", "the fastest that serves",
+    {"OOCDNN_ENGINE", "cudnn, onednn, depthwise, direct, reference", "the fastest that serves",
      "the only engine to use"},
     {"OOCDNN_PINNED_LIMIT", "bytes", "1GiB; with a GPU a quarter of what is free",
      "host bytes for staging, and as many each for arrays and results pinned unasked, and past a "

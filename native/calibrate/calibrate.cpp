@@ -64,9 +64,10 @@ class Calibrating {
 thread_local bool Calibrating::here_ = false;
 
 std::string KindOf(const Problem& problem) {
-  const std::string channels = IsWide(problem)               ? "wide"
-                               : HasFewInputs(problem.shape) ? NumberText(problem.shape.c)
-                                                             : "";
+  const std::string channels = IsWide(problem)                  ? "wide"
+                               : HasSingleInputs(problem.shape) ? "single"
+                               : HasFewInputs(problem.shape)    ? NumberText(problem.shape.c)
+                                                                : "";
   return Profile::FlopsKey(channels, problem.dtype, problem.math, problem.direction,
                            problem.NeedsFinish());
 }

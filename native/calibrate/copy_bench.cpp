@@ -41,7 +41,8 @@ Result<std::unique_ptr<Rig>> CopyBench::RigOf(int engine, int64_t rows, int64_t 
   shape.n = kCopyWidth / width;
   shape.k = shape.c = kCopyChannels;
   shape.in = shape.out = {1, rows, width};
-  return Rig::Make(device_, engine, SampleOf(shape, DType::kFloat32, math, Direction::kForward),
+  const ConvShape its = ShapeFor(device_.engines()[static_cast<size_t>(engine)], shape);
+  return Rig::Make(device_, engine, SampleOf(its, DType::kFloat32, math, Direction::kForward),
                    limit_, Timed::kCopies);
 }
 

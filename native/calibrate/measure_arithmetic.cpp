@@ -162,13 +162,13 @@ class Tiles {
   // Of an engine for depthwise convolutions: with a filter that leaves it more to do than the bytes
   // that it moves, whose time prices know.
   [[nodiscard]] Problem SampleFor(int engine, const Channels& channels, int64_t rows) const {
-    const bool depthwise = device_.engines()[static_cast<size_t>(engine)].depthwise;
+    const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
     ConvShape shape;
-    shape.g = depthwise ? channels.c : 1;
-    shape.c = depthwise ? 1 : channels.c;
-    shape.k = depthwise ? 1 : channels.k;
+    shape.c = channels.c;
+    shape.k = channels.k;
     shape.in = shape.out = {1, rows, kWidth};
-    return SampleOf(shape, asked_.dtype, asked_.math, asked_.direction, depthwise ? 7 : 3);
+    return SampleOf(ShapeFor(info, shape), asked_.dtype, asked_.math, asked_.direction,
+                    info.depthwise ? 7 : 3);
   }
 
   // Nothing where the engine refuses or wants more than the limit, or where it fails.

@@ -26,6 +26,13 @@ Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction, i
   return problem;
 }
 
+ConvShape ShapeFor(const EngineInfo& engine, ConvShape shape) {
+  if (!engine.depthwise) return shape;
+  shape.g = shape.c;
+  shape.c = shape.k = 1;
+  return shape;
+}
+
 namespace {
 
 // Of the tiles, in whatever order their elements are.

@@ -22,6 +22,9 @@ struct Host {
 // channels and extents of `shape`.
 Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction, int64_t taps = 3);
 
+// The same x, in groups of one channel for an engine that takes no others.
+ConvShape ShapeFor(const EngineInfo& engine, ConvShape shape);
+
 // What is timed. Of arithmetic, of tiles in the problem's type or of sums in the accumulator's:
 // engines that a device tries out are tried out. Of copies: there is a second tile of x.
 enum class Timed : uint8_t { kArithmetic, kSums, kCopies };

@@ -193,7 +193,7 @@ typedef struct oocdnn_operands {
 typedef struct oocdnn_options {
   const char* device;      /* "auto", "cpu", "cuda:N" */
   const char* budget;      /* device bytes: "2GiB", "50%" of what is free, "auto", a plain number */
-  const char* engine;      /* only this engine ("onednn", "direct", "reference"); "" for any */
+  const char* engine;      /* only this engine ("cudnn", "depthwise", "direct", ...); "" for any */
   const char* wrap;        /* devices to wrap around, inner first: "check,trace"; "" for none */
   const char* profile;     /* file with the machine's constants; "" for the user's cache */
   const char* planning;    /* "estimate", "gradual", ..., see OOCDNN_PLANNING */

@@ -8,6 +8,7 @@
 
 #include "base/checked.hpp"
 #include "exec/tile_loop.hpp"
+#include "geom/engines.hpp"
 #include "testing/device_spec.hpp"
 #include "testing/export.hpp"
 #include "testing/tensors.hpp"
@@ -241,9 +242,12 @@ ProgramCandidate RandomCandidate(const Program& chain, const std::vector<EngineI
   candidate.tiling = MakeTiling(last, length, false);
   const int64_t ends = random->Between(0, length[Index(Axis::kN)]);
   candidate.tiling = Tapered(last, candidate.tiling, {Axis::kN, ends});
-  for (size_t i = 0; i < chain.size(); ++i) {
-    candidate.engine.push_back(
-        static_cast<int>(random->Between(0, static_cast<int64_t>(engines.size()) - 1)));
+  for (const Problem& problem : chain) {
+    int64_t engine = 0;
+    do {
+      engine = random->Between(0, static_cast<int64_t>(engines.size()) - 1);
+    } while (!Serves(engines[static_cast<size_t>(engine)], problem));
+    candidate.engine.push_back(static_cast<int>(engine));
   }
   candidate.ring = static_cast<int>(random->Between(1, 3));
   candidate.sweeps = random->Between(0, 1) != 0 && ChainHalos(chain).Sweeps(candidate.tiling);

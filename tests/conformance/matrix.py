@@ -19,6 +19,7 @@ ENGINES = {
     "cpu:direct": "CPU, direct",
     "cpu:reference": "CPU, reference",
     "cuda:cudnn": "GPU, cuDNN",
+    "cuda:depthwise": "GPU, depthwise",
     "cuda:direct": "GPU, direct",
 }
 # What a reader asks, and the case that holds the answer.

@@ -34,7 +34,7 @@ def test_what_an_older_profile_lacks_is_measured(tmp_path):
     before = Profile(
         machine=core["description"],
         driver=core["driver"],
-        engines="direct",
+        engines="depthwise, direct",
         measured=True,
         calibration="begun",
     )
@@ -50,11 +50,18 @@ def test_what_an_older_profile_lacks_is_measured(tmp_path):
         context.calibrate(stop)
     after = parse(file.read_text(encoding="utf-8"))
     passes = ("finish", "pool", "restore", "normalize")
-    wanted = {f"direct/{order}/{name}" for order in ("nchw", "nhwc") for name in passes}
+    wanted = {
+        f"{engine}/{order}/{name}"
+        for engine in ("depthwise", "direct")
+        for order in ("nchw", "nhwc")
+        for name in passes
+    }
     wanted |= {f"{place}/{way}" for place in ("page", "file") for way in ("fetch", "drain", "both")}
     assert wanted == after.wires.keys()
     assert all(after.mark(f"wire {name}").startswith("samples ") for name in wanted)
-    assert after.once.keys() >= {"page/pin", "direct/f32/fwd/prepare"}
+    prepared = {f"{engine}/f32/fwd/prepare" for engine in ("depthwise", "direct")}
+    assert after.once.keys() >= {"page/pin", *prepared}
+    assert after.flops.keys() >= {"depthwise/f32/fwd", "direct/f32/fwd"}
     assert after.mark("once page/pin").startswith("samples 5 ")
 
 
