@@ -83,6 +83,7 @@ SHAPES = {
     "dilation 2": {"dilation": 2, "extent": (12, 13)},
     "dilation 3, stride 2": {"dilation": 3, "stride": 2, "extent": (16, 17)},
     "dilation 2, stride 2": {"dilation": 2, "stride": 2, "extent": (16, 17)},
+    "far taps": {"taps": 15, "dilation": 6, "extent": (12, 27), "groups": 2},
     "no padding": {"padding": ((0, 0), (0, 0)), "extent": (10, 12)},
     "padding beyond the filter": {"padding": ((4, 1), (0, 5)), "extent": (3, 4)},
     "two channels each": {"k": 2, "extent": (8, 10)},
@@ -180,6 +181,11 @@ def test_a_nan_reaches_what_reads_it(operand: str, direction: str) -> None:
     arrays[operand].reshape(-1)[arrays[operand].size // 2] = np.nan
     seen, wanted = (np.isnan(result(one, engine, **arrays)) for engine in ("depthwise", "direct"))
     np.testing.assert_array_equal(seen, wanted)
+
+
+def test_filters_too_large_for_shared_memory_are_refused() -> None:
+    with pytest.raises(oocdnn.Unsupported, match="shared memory"):
+        result(case(taps=(101, 101), extent=(20, 20), groups=1, n=1), "depthwise")
 
 
 def test_it_serves_depthwise_problems_and_no_others() -> None:

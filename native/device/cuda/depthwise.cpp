@@ -105,20 +105,7 @@ class Boxes {
   Status Choose() {
     box_ = target_;
     if (box_[2] > kMostWidth) Cut(2, kMostWidth);
-    while (Bytes() > kBoxShared || items() > kMostItems) {
-      if (box_[0] > 4) {
-        Cut(0, box_[0] - 1);
-      } else if (box_[1] > 8) {
-        Cut(1, box_[1] - 1);
-      } else if (box_[0] > 1) {
-        Cut(0, box_[0] - 1);
-      } else if (box_[1] > 1) {
-        Cut(1, box_[1] - 1);
-      } else if (box_[2] > kDepthwiseOutputs) {
-        Cut(2, box_[2] - kDepthwiseOutputs);
-      } else {
-        break;
-      }
+    while ((Bytes() > kBoxShared || items() > kMostItems) && CutMore()) {
     }
     return Bytes() <= kMostShared ? Status() : TooMuch("what one output reads", Bytes());
   }
@@ -132,10 +119,26 @@ class Boxes {
   }
 
  private:
+  // Cuts the first of these axes that is longer; false where none is.
+  bool CutMore() {
+    struct Least {
+      int axis;
+      int64_t outputs;
+    };
+    static constexpr Least kLeast[] = {{0, 4}, {1, 8}, {0, 1}, {1, 1}, {2, kDepthwiseOutputs}};
+    for (const auto& [axis, outputs] : kLeast) {
+      if (box_[axis] <= outputs) continue;
+      Cut(axis, box_[axis] - 1);
+      return true;
+    }
+    return false;
+  }
+
   // Into even parts of at most so many outputs; along W of whole threads' work.
   void Cut(int d, int64_t most) {
     const int64_t grain = d == 2 ? kDepthwiseOutputs : 1;
-    const int64_t units = CeilDiv(target_[d], grain), parts = CeilDiv(units, most / grain);
+    const int64_t units = CeilDiv(target_[d], grain);
+    const int64_t parts = CeilDiv(units, std::max<int64_t>(most / grain, 1));
     box_[d] = CeilDiv(units, parts) * grain;
   }
 
@@ -230,6 +233,14 @@ class Cells {
     return elements * int64_t{sizeof(float)} + int64_t{sizeof(DepthwiseCell)};
   }
 
+  // Of so many in all: as many as there is room for, if all multiprocessors have something to do.
+  [[nodiscard]] int64_t AtOnce(int64_t all, int multiprocessors) const {
+    const int64_t items = rows_ * CeilDiv(shape_.filter[2], kDepthwiseTaps);
+    const int64_t blocks = int64_t{kBlocksPerMultiprocessor} * multiprocessors;
+    return std::max<int64_t>(std::min({kMostShared / Bytes(), kMostItems / items, all / blocks}),
+                             1);
+  }
+
   // Fewer rows of the filter, evenly, where more are too many.
   Status Choose() {
     const int64_t all = shape_.filter[1];
@@ -245,6 +256,12 @@ class Cells {
   const DirectArgs& conv_;
   int64_t rows_ = 1;
 };
+
+int64_t BlocksOf(const DirectArgs& conv) {
+  int64_t blocks = 1;
+  for (int i = 0; i < 4; ++i) blocks *= CeilDiv(conv.extent[i], conv.block[i]);
+  return blocks;
+}
 
 void SetCells(const Cells& cells, const ConvShape& shape, int64_t at_once,
               DepthwiseFilterArgs* args) {
@@ -301,18 +318,14 @@ Result<DepthwiseFilterPlan> PlanDepthwiseFilter(const TileOp& op, int multiproce
   args.conv = DirectArgsOf(op);
   Cells cells(op, args.conv);
   OOC_TRY(cells.Choose());
+  const int64_t channels = op.shape.g * op.shape.k;
+  const int64_t parts = op.shape.filter[0] * CeilDiv(op.shape.filter[1], cells.rows());
+  plan.tile_blocks = BlocksOf(args.conv);
+  SetCells(cells, op.shape, cells.AtOnce(channels * parts * plan.tile_blocks, multiprocessors),
+           &args);
   SetPadding(op.shape, args.pad);
   args.taps = static_cast<int>(TapsOf(op.shape));
-  const int64_t channels = op.shape.g * op.shape.k;
   args.elements = static_cast<unsigned>(channels * args.taps);
-  plan.tile_blocks = 1;
-  for (int i = 0; i < 4; ++i) plan.tile_blocks *= CeilDiv(args.conv.extent[i], args.conv.block[i]);
-  const int64_t parts = op.shape.filter[0] * CeilDiv(op.shape.filter[1], cells.rows());
-  const int64_t work = cells.rows() * CeilDiv(op.shape.filter[2], kDepthwiseTaps);
-  const int64_t blocks = int64_t{kBlocksPerMultiprocessor} * multiprocessors;
-  const int64_t at_once = std::min({kMostShared / cells.Bytes(), kMostItems / work,
-                                    channels * parts * plan.tile_blocks / blocks});
-  SetCells(cells, op.shape, std::max<int64_t>(at_once, 1), &args);
   plan.block_bytes = int64_t{args.elements} * int64_t{sizeof(float)};
   plan.most_blocks = INT32_MAX / (channels * parts);
   plan.threads = ThreadsFor(args.items);
