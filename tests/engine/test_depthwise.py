@@ -196,7 +196,6 @@ def test_it_serves_depthwise_problems_and_no_others() -> None:
             call(ctx, one, inputs)
             return str(ctx.stats.engine)
 
-    assert engine(6, 1).split()[0] == "depthwise"
     assert engine(6, 1, reproducible=True) == "depthwise"
     assert engine(3, 2, reproducible=True) == "direct"
     assert engine(1, 6) != "depthwise"

@@ -266,6 +266,30 @@ def test_what_the_readme_says_of_small_calls_was_measured():
     ) in text
 
 
+def test_what_the_readme_says_of_newer_layers_was_measured():
+    """Over the longer of the wires, at the rates of that run, and the faster of who is in core."""
+    folder = ROOT / "docs" / "results" / "h200" / "modern"
+    rates = json.loads((folder / "about.json").read_text("utf-8"))["rates"]
+    calls: dict[str, dict] = {}
+    for line in (folder / "results.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        calls.setdefault(row["problem"], {})[row["who"]] = row
+    times = []
+    for who in calls.values():
+        inward, outward = who["oocdnn"]["bytes_h2d"], who["oocdnn"]["bytes_d2h"]
+        wires = (inward / rates["inward"], outward / rates["outward"])
+        least = max(*wires, (inward + outward) / rates["both"])
+        least = max(least, min(who["torch"]["seconds"], who["in-core"]["seconds"]))
+        times.append(who["oocdnn"]["seconds"] / least)
+        assert who["oocdnn"]["check"] == who["in-core"]["check"] == "pass"
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert len(times) == 90
+    assert (
+        f"take {statistics.median(times):.2f} times the longer of wire and arithmetic in core at "
+        f"the median, and {max(times):.2f} at worst"
+    ) in text
+
+
 def test_every_result_is_listed():
     """With the command that it is from."""
     folder = ROOT / "docs" / "results"
