@@ -2,8 +2,12 @@
 
 import numpy as np
 import oracle
+import pytest
+from engine.cases import DEVICE
 
 import oocdnn
+
+pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="oneDNN computes on the CPU device")
 
 rng = np.random.default_rng(3)
 X = rng.integers(-4, 5, (2, 16, 12, 12)).astype(np.float32)
