@@ -6,31 +6,26 @@
 namespace oocdnn {
 namespace {
 
-// Bytes from a row to the next one below which a copy of every other row takes as long as a copy of
-// all.
-constexpr int64_t kLeastRowBytes = 128;
-
 bool ReadsX(const Problem& problem) {
   return problem.direction == Direction::kForward ||
          problem.direction == Direction::kBackwardFilter;
 }
 
-bool SkipsRows(const Problem& problem, int axis) {
+bool SkipsRows(const Problem& problem, int axis, int64_t least_bytes) {
   const ConvShape& shape = problem.shape;
   const int64_t step = problem.stride[Index(Operand::kX)][3 + static_cast<size_t>(axis)];
   const bool windows = shape.filter[axis] == 1 && shape.stride[axis] > 1;
   const bool pads = shape.pad_before[axis] != 0 || shape.pad_after[axis] != 0;
-  return windows && !pads && shape.out[axis] > 1 &&
-         Mul(step, SizeOf(problem.dtype)) >= kLeastRowBytes;
+  return windows && !pads && shape.out[axis] > 1 && Mul(step, SizeOf(problem.dtype)) >= least_bytes;
 }
 
 }  // namespace
 
-Problem WithoutSkippedRows(const Problem& problem) {
+Problem WithoutSkippedRows(const Problem& problem, int64_t least_bytes) {
   Problem read = problem;
   if (!ReadsX(problem)) return read;
   for (int axis = 0; axis < 3; ++axis) {
-    if (!SkipsRows(problem, axis)) continue;
+    if (!SkipsRows(problem, axis, least_bytes)) continue;
     int64_t& step = read.stride[Index(Operand::kX)][3 + static_cast<size_t>(axis)];
     step = Mul(step, problem.shape.stride[axis]);
     read.shape.in[axis] = problem.shape.out[axis];

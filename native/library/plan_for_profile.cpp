@@ -6,6 +6,7 @@
 #include "base/cache.hpp"
 #include "exec/staging.hpp"
 #include "geom/engines.hpp"
+#include "library/terms.hpp"
 #include "planner/plan_report.hpp"
 
 namespace oocdnn {
@@ -60,8 +61,8 @@ Tiers TiersOf(const Problem& problem, const Placement& placement, bool host_devi
 PlanRequest RequestOf(const Problem& problem, const Placement& placement, const Profile& profile,
                       int64_t budget) {
   PlanRequest request;
-  request.problem = problem;
   request.tiers = TiersOf(problem, placement, profile.shared_engines);
+  request.problem = PlannedProblem(problem, request.tiers);
   request.budget = budget;
   if (!profile.shared_engines) request.pin_bytes = kLeastStaging;
   request.engines = EnginesOf(profile, problem);
@@ -80,7 +81,9 @@ Result<PlanSummary> PlanForProfile(const Problem& problem, const Placement& plac
   profile.busy_gpus = busy_gpus;
   PlanRequest request = RequestOf(problem, placement, profile, budget);
   if (request.engines.empty()) {
-    return Error(Code::kUnsupported, "the profile %s has a rate of no known engine", file.c_str());
+    return Error(Code::kUnsupported,
+                 "the profile %s has a rate of no known engine that serves the problem",
+                 file.c_str());
   }
   Result<PlanSearch> search = Search(WithoutBounce(request), profile);
   if (!search.ok()) return std::move(search).status().With(ToString(problem));
@@ -88,7 +91,7 @@ Result<PlanSummary> PlanForProfile(const Problem& problem, const Placement& plac
   PlanSummary summary = Summarize(request, profile, chosen, search->ranked, search->refused);
   summary.search_seconds = search->seconds;
   if (!profile.shared_engines && !OnDevice(problem, request.tiers)) {
-    summary.host_bytes = Staging::PageableBytes(problem, chosen.candidate, kLeastStaging);
+    summary.host_bytes = Staging::PageableBytes(request.problem, chosen.candidate, kLeastStaging);
   }
   return summary;
 }

@@ -5,6 +5,10 @@
 namespace oocdnn {
 namespace {
 
+// Bytes from a row to the next one from which on rows that are skipped are not copied: of memory,
+// and of files, where each row is a read of its own.
+constexpr int64_t kLeastRow = 128, kLeastRowInFile = 4096;
+
 Tiers TiersOf(const Device& device, const Problem& problem, const OperandViews& tensors) {
   Tiers tiers = AllOf(Tier::kPinned);
   for (int i = 0; i < kOperands; ++i) {
@@ -94,8 +98,9 @@ bool OnDevice(const Program& program, const std::vector<Terms>& terms) {
 }
 
 Problem PlannedProblem(const Problem& problem, const Tiers& tiers) {
-  if (tiers[Index(Operand::kX)] == Tier::kDevice) return problem;
-  return WithoutSkippedRows(problem);
+  const Tier tier = tiers[Index(Operand::kX)];
+  if (tier == Tier::kDevice) return problem;
+  return WithoutSkippedRows(problem, tier == Tier::kFile ? kLeastRowInFile : kLeastRow);
 }
 
 }  // namespace oocdnn

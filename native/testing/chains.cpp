@@ -243,11 +243,13 @@ ProgramCandidate RandomCandidate(const Program& chain, const std::vector<EngineI
   const int64_t ends = random->Between(0, length[Index(Axis::kN)]);
   candidate.tiling = Tapered(last, candidate.tiling, {Axis::kN, ends});
   for (const Problem& problem : chain) {
-    int64_t engine = 0;
-    do {
-      engine = random->Between(0, static_cast<int64_t>(engines.size()) - 1);
-    } while (!Serves(engines[static_cast<size_t>(engine)], problem));
-    candidate.engine.push_back(static_cast<int>(engine));
+    std::vector<int> serving;
+    for (size_t i = 0; i < engines.size(); ++i) {
+      if (Serves(engines[i], problem)) serving.push_back(static_cast<int>(i));
+    }
+    if (serving.empty()) serving.push_back(0);  // it says why not
+    const int64_t last_one = static_cast<int64_t>(serving.size()) - 1;
+    candidate.engine.push_back(serving[static_cast<size_t>(random->Between(0, last_one))]);
   }
   candidate.ring = static_cast<int>(random->Between(1, 3));
   candidate.sweeps = random->Between(0, 1) != 0 && ChainHalos(chain).Sweeps(candidate.tiling);

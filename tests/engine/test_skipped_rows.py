@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from python.support import assert_equal, integers
 
 import oocdnn
+from oocdnn.perfmodel.profile import Profile
 
 BUDGET = "256KiB" if DEVICE == "cpu" else "2MiB"
 
@@ -51,6 +52,32 @@ def test_short_rows_are_copied_with_those_between() -> None:
         y, moved = crossed(context, context.conv2d, x, w, stride=2)
         assert_equal(y, np.einsum("nchw,kc->nkhw", x[:, :, ::2, ::2], w[:, :, 0, 0]))
         assert moved == 4 * (x.size + w.size)
+
+
+@pytest.mark.parametrize(("columns", "skips"), [(1000, False), (1024, True)])
+def test_rows_of_files_are_skipped_by_pages(tmp_path, columns: int, skips: bool) -> None:
+    """Each is a read of its own."""
+    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(1, 3, 9, columns))
+    x[:] = integers(x.shape)
+    w = integers((2, 3, 1, 1), 1)
+    with oocdnn.Context(DEVICE, BUDGET, profile="none") as context:
+        y, moved = crossed(context, context.conv2d, x, w, stride=(2, 1))
+        assert_equal(y, np.einsum("nchw,kc->nkhw", x[:, :, ::2], w[:, :, 0, 0]))
+        assert moved == 4 * (3 * (5 if skips else 9) * columns + w.size)
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd_filter"])
+def test_plans_for_other_machines_are_of_the_rows_that_are_read(direction, tmp_path) -> None:
+    file = tmp_path / "profile.txt"
+    file.write_text(Profile(flops={"direct/f32/fwd": 1e12}).text(), encoding="utf-8")
+    whole, thin = (
+        oocdnn.plan_for_profile(f"conv2d:{direction} {problem}", file, "4MiB")
+        for problem in (
+            "x8x96x112x112 w96x96x1x1 str2",
+            "x8x96x56x112 w96x96x1x1 str1x2 xs:1204224x12544x224x1",
+        )
+    )
+    assert (whole.plan, whole.bytes_h2d) == (thin.plan, thin.bytes_h2d)
 
 
 def test_padding_has_rows_of_its_own() -> None:
