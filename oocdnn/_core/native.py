@@ -1,5 +1,4 @@
-"""The core library through cffi. With the other modules _native_* the only one that knows of its
-ffi objects.
+"""The core library through cffi. The modules of this folder alone know of its ffi objects.
 
 Calls release the GIL; a call's text of failure belongs to its thread and is read at once.
 """
