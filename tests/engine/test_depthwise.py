@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
-from engine.cases import DTYPES, Case, HypothesisDraw, call, make_inputs, reference
+from engine.cases import DEVICE, DTYPES, Case, HypothesisDraw, call, make_inputs, reference
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oocdnn
 
-DEVICE = os.environ.get("OOCDNN_TEST_DEVICE", "cpu")
 pytestmark = pytest.mark.skipif(DEVICE == "cpu", reason="the CPU device has no such engine")
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 

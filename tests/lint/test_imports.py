@@ -5,6 +5,7 @@ Imports for type checkers alone do not count.
 
 import ast
 import graphlib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,17 @@ def graph(root: Path) -> dict[str, set[str]]:
     }
 
 
+@cache
+def project() -> dict[str, set[str]]:
+    return graph(ROOT)
+
+
 def is_in(module: str, folder: str) -> bool:
     return module == folder or module.startswith(f"{folder}.")
 
 
 def test_no_circle() -> None:
-    graphlib.TopologicalSorter(graph(ROOT)).prepare()  # raises CycleError with the modules
+    graphlib.TopologicalSorter(project()).prepare()  # raises CycleError with the modules
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:
@@ -78,7 +84,7 @@ def test_layers(layer: str) -> None:
     allowed = (layer, *(f"oocdnn.{name}" for name in LAYERS[layer]))
     wrong = [
         f"{module} imports {name}"
-        for module, names in graph(ROOT).items()
+        for module, names in project().items()
         for name in sorted(names)
         if is_in(module, layer) and not any(is_in(name, folder) for folder in allowed)
     ]
