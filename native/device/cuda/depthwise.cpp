@@ -1,3 +1,5 @@
+// Boxes of outputs for forward and backward data, and cells of pixels for filter gradients, such
+// that their inputs fit in shared memory and all multiprocessors have work.
 #include "device/cuda/depthwise.hpp"
 
 #include <algorithm>
@@ -11,7 +13,6 @@ namespace oocdnn::cuda {
 namespace {
 
 constexpr int kWarp = 32, kLeastThreads = 128, kMostThreads = 256;
-constexpr int64_t kMostBlocks = int64_t{1} << 20;
 // Bytes of shared memory: that a thread block can have, that a box shall have, and that several
 // planes together shall have. So a multiprocessor has room for four of them.
 constexpr int64_t kMostShared = 48 << 10, kBoxShared = 36 << 10, kPlanesShared = 24 << 10;
@@ -95,7 +96,7 @@ class Boxes {
     return StagedOf(Reach(2, outputs() * made_), VectorOf(source_width_, op_.dtype),
                     {Reach(1, box_[1]), Reach(0, box_[0]), reduced()});
   }
-  // Of one plane.
+  // Shared memory for one plane.
   [[nodiscard]] int64_t Bytes() const {
     const int64_t staged = Staged().elements;
     return (staged + reduced() * TapsOf(op_.shape)) * SizeOf(AccumulatorOf(op_.dtype));
@@ -209,7 +210,7 @@ Status CheckSums(const DirectArgs& conv) {
   return {};
 }
 
-// Of dy, x and the filter rows that a thread block stages for one cell.
+// The cell of a thread block: rows of the filter, and the tiles of x and dy that their sums read.
 class Cells {
  public:
   Cells(const TileOp& op, const DirectArgs& conv)
@@ -233,7 +234,8 @@ class Cells {
     return elements * int64_t{sizeof(float)} + int64_t{sizeof(DepthwiseCell)};
   }
 
-  // Of so many in all: as many as there is room for, if all multiprocessors have something to do.
+  // The number of cells of a thread block, of `all` cells of the tile: as many as fit, but no more
+  // than leave work for all multiprocessors.
   [[nodiscard]] int64_t AtOnce(int64_t all, int multiprocessors) const {
     const int64_t items = rows_ * CeilDiv(shape_.filter[2], kDepthwiseTaps);
     const int64_t blocks = int64_t{kBlocksPerMultiprocessor} * multiprocessors;

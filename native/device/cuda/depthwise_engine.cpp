@@ -16,8 +16,6 @@
 namespace oocdnn::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = int64_t{1} << 20;
 constexpr int64_t kMostSumsBytes = int64_t{64} << 20;  // of the sums that are under way
 
 const EngineInfo& DepthwiseInfo() { return EngineNamed("depthwise"); }
@@ -103,9 +101,7 @@ class DepthwiseFilterSums final : public DepthwiseExecutable {
     const LaunchShape sums{std::min<Long>(CeilDiv(args->count, args->cells), kMostBlocks),
                            plan_.threads, plan_.shared_bytes};
     OOC_TRY(gpu_.Launch(Kernel::kDepthwiseFilter, sums, stream, *args));
-    const LaunchShape add{std::min<Long>(CeilDiv(args->elements, kThreads), kMostBlocks), kThreads,
-                          0};
-    return gpu_.Launch(Kernel::kDepthwiseAdd, add, stream, *args);
+    return gpu_.Launch(Kernel::kDepthwiseAdd, ShapeOf(args->elements), stream, *args);
   }
 
   DepthwiseFilterPlan plan_;

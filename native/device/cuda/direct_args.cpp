@@ -1,3 +1,4 @@
+// Arguments of the direct and the depthwise kernels, from the shape of a tile.
 #include "device/cuda/direct_args.hpp"
 
 #include <algorithm>
@@ -45,6 +46,11 @@ void SetFilter(const TileOp& op, DirectArgs* args) {
 }
 
 }  // namespace
+
+LaunchShape ShapeOf(Long count) {
+  constexpr int kThreads = 256;
+  return {std::min<Long>(CeilDiv(count, kThreads), kMostBlocks), kThreads, 0};
+}
 
 TileStrides StridesOf(const TileLayout& layout) {
   TileStrides strides{};

@@ -2,10 +2,16 @@
 // and the depthwise engine's.
 #pragma once
 
+#include "device/cuda/gpu.hpp"
 #include "device/cuda/kernel_args.h"
 #include "device/device.hpp"
 
 namespace oocdnn::cuda {
+
+// The most thread blocks of a launch; they take further work in rounds.
+constexpr int64_t kMostBlocks = int64_t{1} << 20;
+// A thread for each of `count` items.
+LaunchShape ShapeOf(Long count);
 
 TileStrides StridesOf(const TileLayout& layout);
 

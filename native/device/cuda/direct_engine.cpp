@@ -17,18 +17,12 @@ namespace oocdnn::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarp = 32;
-constexpr int64_t kMostBlocks = int64_t{1} << 20;
 
 // Up to so many filter elements get a thread block each; more get a thread for every
 // kDirectChannels of them.
 constexpr int64_t kFewElements = 1024;
 
 const EngineInfo& DirectInfo() { return EngineNamed("direct"); }
-
-// A thread for each of `count` items.
-LaunchShape ShapeOf(Long count) {
-  return {std::min<Long>(CeilDiv(count, kThreads), kMostBlocks), kThreads, 0};
-}
 
 class DirectExecutable : public CudaExecutable {
  protected:
