@@ -159,8 +159,8 @@ class Tiles {
     return {std::min(channels.c, channels.k), channels.k * rows * kWidth};
   }
 
-  // Of an engine for depthwise convolutions: with a filter that leaves it more to do than the bytes
-  // that it moves, whose time prices know.
+  // Depthwise engines are timed with a larger filter, so that arithmetic takes longer than the
+  // memory traffic, which prices count by themselves.
   [[nodiscard]] Problem SampleFor(int engine, const Channels& channels, int64_t rows) const {
     const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
     ConvShape shape;

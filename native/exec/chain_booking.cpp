@@ -1,8 +1,6 @@
 // Bookings of programs whose tiles are ranges of samples and rows.
 #include "exec/program_booking.hpp"
 
-#include <algorithm>
-
 #include "base/checked.hpp"
 #include "geom/chain_lifetimes.hpp"
 #include "memory/region.hpp"

@@ -9,8 +9,8 @@ namespace oocdnn::cuda {
 
 static_assert(kDepthwiseOutputs == kDirectChannels, "DirectSums has as many");
 
-// What a thread block works on: the first plane, the first output on each axis, and the first place
-// that these read, which for columns is where staged rows begin.
+// The box of one thread block: its first plane, its first output on each axis, and the first place
+// that these read. Staged rows begin at that column.
 struct DepthwiseBox {
   unsigned plane;
   int out[3], place[3];
@@ -25,9 +25,9 @@ OOC_HOST_DEVICE DepthwiseBox BoxOf(const DepthwiseArgs& args, unsigned number) {
   for (int d = 2; d >= 0; --d) {
     box.out[d] = static_cast<int>(Take(&number, args.boxes[d])) * args.box[d];
     const int reach = (conv.filter[d] - 1) * conv.dilation[d];
-    box.place[d] = conv.backward == 0 ? box.out[d] * conv.stride[d] - args.pad_in[d]
-                                      : FloorQuotient(box.out[d] + args.pad_out[d] - reach,
-                                                      conv.stride[d]);
+    box.place[d] = conv.backward == 0
+                       ? box.out[d] * conv.stride[d] - args.pad_in[d]
+                       : FloorQuotient(box.out[d] + args.pad_out[d] - reach, conv.stride[d]);
   }
   box.place[2] = AlignedColumn(box.place[2], args.staged.vector);
   box.plane = number * static_cast<unsigned>(args.planes);
@@ -46,7 +46,7 @@ OOC_HOST_DEVICE DepthwisePlane PlaneOf(const DepthwiseArgs& args, unsigned numbe
   return plane;
 }
 
-// Where the rows of what the box reads are.
+// Source rows of a box.
 struct DepthwiseRows {
   const DepthwiseArgs& args;
   const DepthwiseBox& box;
@@ -158,7 +158,8 @@ OOC_HOST_DEVICE void StoreNeighbours(const DepthwiseArgs& args, const DirectSums
   }
 }
 
-// Whether a thread's work lies in the tensor, where, and what of the staged tiles it reads.
+// The outputs of one thread: their place in the tensor and in the box. `there` is false outside the
+// tensor.
 struct DepthwiseItem {
   bool there;
   int local, out[3];  // local: the plane among those of the box

@@ -1,4 +1,5 @@
-// How the depthwise kernels share out their work: arithmetic only, no device.
+// Plans of the depthwise kernels: the division of a tile among thread blocks. Arithmetic only; no
+// device is called.
 #pragma once
 
 #include "device/cuda/gpu.hpp"

@@ -25,7 +25,7 @@ OOC_HOST_DEVICE DepthwiseCell CellOf(const DepthwiseFilterArgs& args, unsigned n
   return cell;
 }
 
-// Where the rows of x are that cells read.
+// Source rows of x for cells.
 struct DepthwiseSourceRows {
   const DepthwiseFilterArgs& args;
   const DepthwiseCell* cells;
@@ -36,10 +36,10 @@ struct DepthwiseSourceRows {
     const int i = static_cast<int>(Take(&number, args.x.by[2]));
     const DepthwiseCell& cell = cells[number];
     const int n = cell.begin[0] + i;
-    const int d = (cell.begin[1] + o) * conv.stride[0] - args.pad[0] +
-                  cell.tap_depth * conv.dilation[0];
-    const int h = cell.begin[2] * conv.stride[1] - args.pad[1] + cell.tap_row * conv.dilation[1] +
-                  row;
+    const int d =
+        (cell.begin[1] + o) * conv.stride[0] - args.pad[0] + cell.tap_depth * conv.dilation[0];
+    const int h =
+        cell.begin[2] * conv.stride[1] - args.pad[1] + cell.tap_row * conv.dilation[1] + row;
     const int first = AlignedColumn(cell.begin[3] * conv.stride[2] - args.pad[2], args.x.vector);
     const int* const xs = conv.x_stride.at;
     const bool there = n < cell.end[0] && cell.begin[1] + o < cell.end[1] &&
@@ -48,7 +48,7 @@ struct DepthwiseSourceRows {
   }
 };
 
-// And those of dy.
+// Source rows of dy for cells.
 struct DepthwiseGradientRows {
   const DepthwiseFilterArgs& args;
   const DepthwiseCell* cells;
