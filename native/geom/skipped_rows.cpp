@@ -6,6 +6,10 @@
 namespace oocdnn {
 namespace {
 
+// Bytes from a row to the next one from which on rows that are skipped are not copied: of memory,
+// and of files, where each row is a read of its own.
+constexpr int64_t kLeastRow = 128, kLeastRowInFile = 4096;
+
 bool ReadsX(const Problem& problem) {
   return problem.direction == Direction::kForward ||
          problem.direction == Direction::kBackwardFilter;
@@ -21,9 +25,11 @@ bool SkipsRows(const Problem& problem, int axis, int64_t least_bytes) {
 
 }  // namespace
 
-Problem WithoutSkippedRows(const Problem& problem, int64_t least_bytes) {
+Problem WithoutSkippedRows(const Problem& problem, const Tiers& tiers) {
   Problem read = problem;
-  if (!ReadsX(problem)) return read;
+  const Tier tier = tiers[Index(Operand::kX)];
+  if (!ReadsX(problem) || tier == Tier::kDevice) return read;
+  const int64_t least_bytes = tier == Tier::kFile ? kLeastRowInFile : kLeastRow;
   for (int axis = 0; axis < 3; ++axis) {
     if (!SkipsRows(problem, axis, least_bytes)) continue;
     int64_t& step = read.stride[Index(Operand::kX)][3 + static_cast<size_t>(axis)];

@@ -67,34 +67,33 @@ Result<double> Context::Price(const Program& program, const std::vector<OperandV
       program, TermsOf(*session_, program, tensors, session_->BudgetFor(tensors), workspace));
 }
 
-Result<PlanSummary> Context::Plan(const Problem& given, const Placement& placement) {
-  OOC_TRY(CheckPlannable(given));
+Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
+  OOC_TRY(CheckPlannable(problem));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan"));
-  const Terms terms = TermsOf(*session_, given, placement);
-  const Problem problem = PlannedProblem(given, terms.tiers);
+  const Terms terms = TermsOf(*session_, problem, placement);
   Result<PlanPointer> plan = planner_.Lookup(problem, terms);
-  if (!plan.ok()) return std::move(plan).status().With(ToString(given));
+  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   PlanReport report = *plan.value();
   const Profile& profile = planner_.ProfileFor(problem);
   if (report.remembered) AddOthers(profile, &report);
   PlanSummary summary = SummaryOf(report, profile);
   if (!session_->device().capabilities().reads_host && !OnDevice(problem, terms.tiers)) {
+    const Booking& booking = report.booking;
     summary.host_bytes =
-        Staging::PageableBytes(problem, report.booking.candidate, session_->options().host_cap);
+        Staging::PageableBytes(booking.problem, booking.candidate, session_->options().host_cap);
   }
   return summary;
 }
 
-Result<PlanSummary> Context::Price(const Problem& given, const Placement& placement,
+Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
                                    const std::string& plan) {
-  OOC_TRY(CheckPlannable(given));
+  OOC_TRY(CheckPlannable(problem));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_price"));
-  const Terms terms = TermsOf(*session_, given, placement);
-  const Problem problem = PlannedProblem(given, terms.tiers);
+  const Terms terms = TermsOf(*session_, problem, placement);
   const PlanRequest request = planner_.CallRequestFor(problem, terms);
   const Profile& profile = planner_.ProfileFor(problem);
   const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
-  if (!priced.ok()) return Status(priced.status()).With(ToString(given));
+  if (!priced.ok()) return Status(priced.status()).With(ToString(problem));
   return Summarize(request, profile, priced.value(), {}, {});
 }
 
@@ -103,26 +102,25 @@ Status Context::UsePlan(const Problem& problem, const Placement& placement,
   OOC_TRY(CheckPlannable(problem));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_use_plan"));
   const Terms terms = TermsOf(*session_, problem, placement);
-  return planner_.Prescribe(PlannedProblem(problem, terms.tiers), terms, plan)
-      .With(ToString(problem));
+  return planner_.Prescribe(problem, terms, plan).With(ToString(problem));
 }
 
-Result<std::vector<RunnerUp>> Context::Candidates(const Problem& given, const Placement& placement,
-                                                  int best, int random, uint64_t seed) {
+Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
+                                                  const Placement& placement, int best, int random,
+                                                  uint64_t seed) {
   constexpr int kMost = 1000;
-  OOC_TRY(CheckPlannable(given));
+  OOC_TRY(CheckPlannable(problem));
   if (best < 0 || random < 0 || best > kMost || random > kMost) {
     return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
                  best, random, kMost);
   }
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_candidates"));
-  const Terms terms = TermsOf(*session_, given, placement);
-  const Problem problem = PlannedProblem(given, terms.tiers);
+  const Terms terms = TermsOf(*session_, problem, placement);
   PlanRequest request = WithoutBounce(planner_.CallRequestFor(problem, terms));
   request.best = std::max(best, 1);
   const Profile& profile = planner_.ProfileFor(problem);
   Result<PlanSearch> search = Search(request, profile);
-  if (!search.ok()) return std::move(search).status().With(ToString(given));
+  if (!search.ok()) return std::move(search).status().With(ToString(problem));
   std::vector<RankedCandidate>& found = search->ranked;
   found.resize(std::min(found.size(), static_cast<size_t>(best)));
   std::stable_sort(found.begin(), found.end(),
@@ -176,7 +174,7 @@ Result<Refinement> Context::Refine(const Problem& problem,
   OOC_TRY(CheckPlannable(problem));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_refine"));
   const Terms terms = TermsOf(*session_, problem, Placement{});
-  OOC_ASSIGN(const PlanPointer plan, planner_.Lookup(PlannedProblem(problem, terms.tiers), terms));
+  OOC_ASSIGN(const PlanPointer plan, planner_.Lookup(problem, terms));
   OOC_TRY(session_->Settle());
   Result<Refinement> made =
       planner_.Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);

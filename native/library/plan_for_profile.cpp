@@ -6,7 +6,7 @@
 #include "base/cache.hpp"
 #include "exec/staging.hpp"
 #include "geom/engines.hpp"
-#include "library/terms.hpp"
+#include "geom/skipped_rows.hpp"
 #include "planner/plan_report.hpp"
 
 namespace oocdnn {
@@ -62,7 +62,7 @@ PlanRequest RequestOf(const Problem& problem, const Placement& placement, const 
                       int64_t budget) {
   PlanRequest request;
   request.tiers = TiersOf(problem, placement, profile.shared_engines);
-  request.problem = PlannedProblem(problem, request.tiers);
+  request.problem = WithoutSkippedRows(problem, request.tiers);
   request.budget = budget;
   if (!profile.shared_engines) request.pin_bytes = kLeastStaging;
   request.engines = EnginesOf(profile, problem);

@@ -7,6 +7,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "geom/engines.hpp"
+#include "geom/skipped_rows.hpp"
 #include "model/search/refine.hpp"
 #include "model/text/plan_text.hpp"
 #include "planner/in_place.hpp"
@@ -166,7 +167,7 @@ PlanRequest Planner::RequestFor(const Problem& problem, const Terms& terms) cons
 }
 
 PlanRequest Planner::CallRequestFor(const Problem& problem, const Terms& terms) const {
-  PlanRequest request = RequestFor(problem, terms);
+  PlanRequest request = RequestFor(WithoutSkippedRows(problem, terms.tiers), terms);
   if (pins_) request.pin_bytes = session_.AutoPinBytes();
   return request;
 }

@@ -39,7 +39,8 @@ class Planner {
   void Forget();
 
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
-  // The request of a call that is not part of another one: it may pin operands while it runs.
+  // The request of a call that is not part of another one: it leaves out rows of x that the problem
+  // skips, and may pin operands while it runs.
   [[nodiscard]] PlanRequest CallRequestFor(const Problem& problem, const Terms& terms) const;
   const Profile& ProfileFor(const Problem& problem);
   MachineProfile& Machine();

@@ -133,25 +133,23 @@ Status Runner::MakeAttempts(int64_t budget, const Arena& arena, const Try& attem
   }
 }
 
-Status Runner::Run(const Problem& given, const OperandViews& operands, void* stream,
+Status Runner::Run(const Problem& problem, const OperandViews& operands, void* stream,
                    const Progress& progress, const Scratch& scratch, int64_t workspace) {
   stats_ = CallStats{};
   Device& device = session_.device();
   OperandViews tensors = operands;
-  OOC_TRY(LocateOperands(device, given, &tensors));
-  OOC_TRY(CheckFileMappings(given, tensors));
+  OOC_TRY(LocateOperands(device, problem, &tensors));
+  OOC_TRY(CheckFileMappings(problem, tensors));
   Stream caller{};
   if (IsOrdered(tensors)) {
     OOC_ASSIGN(caller, session_.Follow(stream));
   }
-  if (given.shape.n == 0) {
+  if (problem.shape.n == 0) {
     OOC_TRY(session_.Settle());
-    return RunEmpty(device, given, tensors, session_.arena());
+    return RunEmpty(device, problem, tensors, session_.arena());
   }
 
-  const Terms terms = TermsOf(session_, given, tensors, workspace);
-  const Problem problem = PlannedProblem(given, terms.tiers);
-  tensors[Index(Operand::kX)].stride = problem.stride[Index(Operand::kX)];
+  const Terms terms = TermsOf(session_, problem, tensors, workspace);
   if (const int64_t alignment = device.capabilities().alignment;
       scratch.bytes > alignment && OnDevice(problem, terms.tiers)) {
     const auto address = reinterpret_cast<uintptr_t>(scratch.data);
@@ -160,14 +158,14 @@ Status Runner::Run(const Problem& given, const OperandViews& operands, void* str
                scratch.bytes - alignment);
     const NodeCall within{problem, tensors, terms, caller, progress, lent};
     Status status = RunNode(within, lent.bytes());
-    if (status.code() != Code::kOutOfMemory) return std::move(status).With(ToString(given));
+    if (status.code() != Code::kOutOfMemory) return std::move(status).With(ToString(problem));
   }
   const NodeCall call{problem, tensors, terms, caller, progress, session_.arena()};
   const int64_t budget = session_.BudgetFor({&tensors, 1}), all = session_.budget();
   Status status = RunNode(call, budget);
   if (status.code() == Code::kOutOfMemory && budget < all) status = RunNode(call, all);
   if (status.ok()) return {};
-  return std::move(status).With(ToString(given));
+  return std::move(status).With(ToString(problem));
 }
 
 Status Runner::RunNode(const NodeCall& call, int64_t budget) {
@@ -194,22 +192,24 @@ Status Runner::RunNode(const NodeCall& call, int64_t budget) {
 // time. Another call's pins are gone when the next one begins.
 Status Runner::RunPinned(const Booking& booking, const NodeCall& call, Stream then) {
   const Pinned& which = booking.candidate.pinned;
-  const auto run = [&](const OperandViews& tensors) {
+  OperandViews tensors = call.tensors;
+  // The plan may leave out rows of x that the problem skips, see WithoutSkippedRows.
+  tensors[Index(Operand::kX)].stride = booking.problem.stride[Index(Operand::kX)];
+  const auto run = [&] {
     return session_.loop().Run(booking, {&tensors, 1}, call.arena, session_.slabs(), call.progress,
                                &stats_.run, then);
   };
-  if (which == Pinned{} || !planner_.pins()) return run(call.tensors);
+  if (which == Pinned{} || !planner_.pins()) return run();
   const Watch watch;
   Status status;
   {
     CallPins pins(session_.device());
-    OperandViews tensors = call.tensors;
-    const Status pinned = pins.Pin(call.problem, which, session_.AutoPinBytes(), &tensors);
+    const Status pinned = pins.Pin(booking.problem, which, session_.AutoPinBytes(), &tensors);
     planner_.SetPins(pinned.ok() || pinned.code() == Code::kUnsupported);
     if (!pinned.ok()) {
       Log(LogLevel::kInfo, "staged, not pinned for the call: %s", pinned.message().c_str());
     }
-    status = run(tensors);
+    status = run();
   }
   stats_.run.seconds = watch.Seconds();
   return status;

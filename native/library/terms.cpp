@@ -1,13 +1,7 @@
 #include "library/terms.hpp"
 
-#include "geom/skipped_rows.hpp"
-
 namespace oocdnn {
 namespace {
-
-// Bytes from a row to the next one from which on rows that are skipped are not copied: of memory,
-// and of files, where each row is a read of its own.
-constexpr int64_t kLeastRow = 128, kLeastRowInFile = 4096;
 
 Tiers TiersOf(const Device& device, const Problem& problem, const OperandViews& tensors) {
   Tiers tiers = AllOf(Tier::kPinned);
@@ -95,12 +89,6 @@ bool OnDevice(const Program& program, const std::vector<Terms>& terms) {
     if (!OnDevice(program[i], terms[i].tiers)) return false;
   }
   return true;
-}
-
-Problem PlannedProblem(const Problem& problem, const Tiers& tiers) {
-  const Tier tier = tiers[Index(Operand::kX)];
-  if (tier == Tier::kDevice) return problem;
-  return WithoutSkippedRows(problem, tier == Tier::kFile ? kLeastRowInFile : kLeastRow);
 }
 
 }  // namespace oocdnn

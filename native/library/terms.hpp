@@ -29,10 +29,6 @@ std::vector<Terms> TermsOf(const Session& session, const Program& program,
 Terms TermsOf(const Session& session, const Problem& problem, const Placement& placement);
 Terms TermsInCore(const Session& session, const Problem& problem);
 
-// The problem that is planned and run in place of a call's: see WithoutSkippedRows. An x on the
-// device stays as it is, where it may be used in place.
-Problem PlannedProblem(const Problem& problem, const Tiers& tiers);
-
 // Whether all operands of all nodes are on the device.
 bool OnDevice(const Program& program, const std::vector<Terms>& terms);
 

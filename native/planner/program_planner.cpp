@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "geom/skipped_rows.hpp"
+
 namespace oocdnn {
 namespace {
 
@@ -13,7 +15,8 @@ void ShareBounce(std::vector<PlanRequest>* nodes) {
   for (PlanRequest& node : *nodes) node.bounce_bytes = bytes;
 }
 
-// A link by itself, and the links at the ends of a section, find inner operands in host memory.
+// A link by itself, and the links at the ends of a section, find inner operands in host memory. The
+// problem is that of the link's own call; sections of several links have those of the program.
 std::vector<PlanRequest> LinksOf(const Program& chain, std::vector<PlanRequest> nodes) {
   ShareBounce(&nodes);
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -22,6 +25,7 @@ std::vector<PlanRequest> LinksOf(const Program& chain, std::vector<PlanRequest> 
       nodes[i].tiers[o] = Tier::kPinned;
       nodes[i].in_place[o] = false;
     }
+    nodes[i].problem = WithoutSkippedRows(nodes[i].problem, nodes[i].tiers);
   }
   return nodes;
 }

@@ -54,6 +54,21 @@ def test_short_rows_are_copied_with_those_between() -> None:
         assert moved == 4 * (x.size + w.size)
 
 
+@pytest.mark.skipif(DEVICE != "cpu", reason="the budget is one of the CPU device")
+def test_links_that_run_by_themselves_skip_rows() -> None:
+    """Here the filters of both links do not fit the budget together."""
+    x = integers((6, 48, 32, 40))
+    first, second = integers((256, 48, 1, 1), 1), integers((160, 256, 1, 1), 2)
+    links = [oocdnn.Link(first, stride=2), oocdnn.Link(second)]
+    with oocdnn.Context(DEVICE, "200KiB", profile="none") as context:
+        y, moved = crossed(context, context.conv_chain, x, links)
+        between = np.einsum("nchw,kc->nkhw", x[:, :, ::2, ::2], first[:, :, 0, 0])
+        assert_equal(y, np.einsum("nchw,kc->nkhw", between, second[:, :, 0, 0]))
+        again, alone = crossed(context, context.conv2d, x, first, stride=2)
+        _, rest = crossed(context, context.conv2d, again, second)
+        assert moved == alone + rest
+
+
 @pytest.mark.parametrize(("columns", "skips"), [(1000, False), (1024, True)])
 def test_rows_of_files_are_skipped_by_pages(tmp_path, columns: int, skips: bool) -> None:
     """Each is a read of its own."""
