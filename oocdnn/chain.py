@@ -226,7 +226,7 @@ def nowhere(like: View, shape: Shape) -> Tensor:
 
 
 def need_host(context: "Context", operands: Iterable[Operands]) -> None:
-    if context.device == "cpu":
+    if "cuda" not in context.device:
         for mine in operands:
             mine.need_host()
 

@@ -29,6 +29,7 @@ from oocdnn._core.requests import (
     run_chain_backward,
 )
 from oocdnn._core.workspace import measure_parts
+from oocdnn.errors import InvalidProblem
 from oocdnn.plans import Plan, Planning, Refinement, RunnerUp, plan_of
 
 P = ParamSpec("P")
@@ -95,9 +96,16 @@ class Context:
     Arguments that are None are taken from the variable named with them, else from the default.
 
     device: "auto", "cpu" or "cuda:N" (OOCDNN_DEVICE).
-    budget: the most device memory that tiles, resident operands, accumulators and workspace may
-        take: bytes, "2GiB", "50%" of what is free, or "auto" (OOCDNN_BUDGET). The caller's arrays
-        are not counted.
+    devices: several devices, of one kind or unlike ones, as ["cuda:0", "cuda:1"] or ["cuda:0",
+        "cpu"]; excludes `device`. Each call is cut into a share for each of them, by what the
+        profile and earlier calls say of their speed: along samples, groups, rows or channels,
+        whichever takes the least time. Arrays are in host memory or in files. Gradients of filters
+        that are sums of shares are added in the order of the devices; in a reproducible context
+        there are none, and the bits are those of one device. Plans, traces and calibration are of
+        one device each: `plan` describes the share that takes longest.
+    budget: the most memory of each device that tiles, resident operands, accumulators and workspace
+        may take: bytes, "2GiB", "50%" of what is free, or "auto" (OOCDNN_BUDGET). The caller's
+        arrays are not counted.
     reproducible: use only engines whose bits do not depend on the budget.
     math: "fp32", or "tf32" to allow tensor cores for float32.
     threads: of the CPU device, or of staging for a GPU; None or 0 for all cores of the process, of
@@ -136,6 +144,7 @@ class Context:
         device: str | None = None,
         budget: int | str | None = None,
         *,
+        devices: Sequence[str] | None = None,
         reproducible: bool = False,
         math: MathName = "fp32",
         threads: int | None = None,
@@ -154,7 +163,7 @@ class Context:
         self._entries: list[None] = []  # one for each block entered; appending is atomic
         self._last = Stats()
         options = Options(
-            device=device,
+            device=_devices_text(device, devices),
             budget=budget_text(budget),
             engine=engine,
             wrap=wrap,
@@ -175,7 +184,7 @@ class Context:
         )
         self._native = NativeContext(options)
         self.prepared = Memory()
-        self.device = self._native.device  # "cpu", "cuda:0", ...
+        self.device = self._native.device  # "cpu", "cuda:0", "cuda:0,cuda:1", ...
         # Bytes of arrays that are pinned without being asked for (see pins), and of results.
         self.auto_pin_bytes = self._native.auto_pin_bytes()
         self.results = Results(self._native.allocate_host, self.auto_pin_bytes)
@@ -387,6 +396,21 @@ class Context:
     conv_upsample = _bound(upsampling.conv_upsample)
     conv_chain = _bound(chain.conv_chain)
     conv_chain_backward = _bound(chain_gradients.conv_chain_backward)
+
+
+def _devices_text(device: str | None, devices: Sequence[str] | None) -> str | None:
+    """The devices as the core library takes them."""
+    if devices is None:
+        return device
+    if device is not None:
+        raise InvalidProblem(f"device is {device!r} and devices {devices!r}: give one of the two")
+    names = [devices] if isinstance(devices, str) else list(devices)
+    for name in names:
+        if not isinstance(name, str) or not name or "," in name:
+            raise InvalidProblem(f'devices has {name!r}; write names such as "cuda:0"')
+    if not names:
+        raise InvalidProblem("devices is empty; name at least one device")
+    return ",".join(names)
 
 
 def _workspace_text(workspace: int | str | None) -> str | None:

@@ -112,10 +112,21 @@ Result<int> OrdinalOf(const std::string& device) {
                device.c_str());
 }
 
+constexpr const char* kCpuLink = "cpu:link=";
+
 Result<std::unique_ptr<Device>> MakeBase(const DeviceOptions& options) {
   const std::string& device = options.device;
   if (device == "auto") return MakeAuto(options);
   if (device == "cpu") return MakeCpuDevice(CpuOptionsOf(options));
+  if (device.starts_with(kCpuLink)) {
+    DeviceOptions linked = options;
+    const std::string_view number = std::string_view(device).substr(std::strlen(kCpuLink));
+    if (ReadNumber(number, &linked.link_gb_per_s) && linked.link_gb_per_s > 0.0) {
+      return MakeCpuDevice(CpuOptionsOf(linked));
+    }
+    return Error(Code::kInvalidProblem, "device '%s': write \"cpu:link=N\" with N GB/s, above 0",
+                 device.c_str());
+  }
   if (IsCuda(device)) {
     OOC_ASSIGN(const int ordinal, OrdinalOf(device));
     Result<std::unique_ptr<Device>> made = MakeCudaDevice(CudaOptionsOf(options, ordinal));
@@ -132,6 +143,12 @@ Component ReportOf(const char* name, const Result<std::unique_ptr<Device>>& devi
 }
 
 }  // namespace
+
+std::vector<std::string> DevicesOf(const std::string& text) {
+  std::vector<std::string> devices = Split(text, ',');
+  if (devices.empty()) devices.push_back(text);
+  return devices;
+}
 
 Result<DeviceStack> MakeDevice(const DeviceOptions& options) {
   DeviceStack stack;

@@ -11,10 +11,11 @@
 namespace oocdnn {
 
 struct DeviceOptions {
-  std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:N"
-  std::string engine;           // only this one; "": any
-  std::string wrap;             // comma-separated, inner first: "limit:64MiB", "check", "trace",
-                                // "fault:copy:3", "fault:run:1:sticky", "resident"
+  // "auto", "cpu", "cuda", "cuda:N"; "cpu:link=N": the CPU behind a wire of N GB/s.
+  std::string device = "auto";
+  std::string engine;  // only this one; "": any
+  std::string wrap;    // comma-separated, inner first: "limit:64MiB", "check", "trace",
+                       // "fault:copy:3", "fault:run:1:sticky", "resident"
   int threads = 0;
   double link_gb_per_s = 0.0;
   std::string cudnn_path, nvrtc_path, cache_folder;  // see CudaOptions
@@ -27,6 +28,9 @@ struct DeviceStack {
   Device* trace = nullptr;  // inside `device`; null where there is none
   Device* check = nullptr;
 };
+
+// Of a list separated by commas each device; else the text itself.
+std::vector<std::string> DevicesOf(const std::string& text);
 
 // "auto" is the first GPU where one works with these options, else the CPU; where a driver is there
 // and fails, with a warning.

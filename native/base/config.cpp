@@ -12,7 +12,8 @@ namespace oocdnn {
 namespace {
 
 constexpr std::array<VarInfo, kVars> kTable{{
-    {"OOCDNN_DEVICE", "auto, cpu, cuda:N", "auto", "the device of new contexts"},
+    {"OOCDNN_DEVICE", "auto, cpu, cuda:N, or several separated by commas", "auto",
+     "the device of new contexts"},
     {"OOCDNN_BUDGET", "bytes, 2GiB, 50%, auto", "auto; in the drop-in 2GiB",
      "device bytes that a context may book"},
     {"OOCDNN_THREADS", "a number", "all cores of the process",

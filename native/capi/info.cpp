@@ -47,7 +47,7 @@ std::string InfoJson(Context& context) {
       "{\"version\": %s, \"device\": %s, \"description\": %s, \"driver\": %s, "
       "\"budget_bytes\": %lld, \"engines\": [",
       JsonString(oocdnn_version()).c_str(),
-      JsonString(context.device().capabilities().name).c_str(),
+      JsonString(context.name()).c_str(),
       JsonString(context.device().capabilities().description).c_str(),
       JsonString(context.device().capabilities().driver).c_str(),
       static_cast<long long>(context.budget()));

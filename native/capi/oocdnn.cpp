@@ -333,7 +333,7 @@ oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(name, "the place for the name"));
-    *name = context->context->device().capabilities().name.c_str();
+    *name = context->context->name().c_str();
     return {};
   });
 }

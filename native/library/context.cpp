@@ -7,6 +7,7 @@
 #include "library/file_mappings.hpp"
 #include "library/locate.hpp"
 #include "library/operands.hpp"
+#include "model/price/cost.hpp"
 #include "model/search/refine.hpp"
 #include "model/search/sample.hpp"
 #include "model/text/plan_text.hpp"
@@ -30,28 +31,87 @@ Context::Context(std::unique_ptr<Session> session)
     : session_(std::move(session)), planner_(*session_), runner_(*session_, planner_) {}
 
 Result<std::unique_ptr<Context>> Context::Create(const ContextOptions& options) {
-  OOC_ASSIGN(std::unique_ptr<Session> session, Session::Open(options));
-  return std::unique_ptr<Context>(new Context(std::move(session)));
+  const std::vector<std::string> names = DevicesOf(options.device.device);
+  ContextOptions one = options;
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (const std::string& name : names) {
+    one.device.device = name;
+    OOC_ASSIGN(std::unique_ptr<Session> session, Session::Open(one));
+    contexts.emplace_back(new Context(std::move(session)));
+  }
+  std::unique_ptr<Context> first = std::move(contexts.front());
+  contexts.erase(contexts.begin());
+  if (!contexts.empty()) {
+    first->group_ = std::make_unique<DeviceGroup>(*first, std::move(contexts), names);
+  }
+  return first;
 }
 
 Context::~Context() { session_->End(); }
+
+const std::string& Context::name() const {
+  return group_ != nullptr ? group_->name() : device().capabilities().name;
+}
+
+Status Context::NeedOneDevice(const char* function) const {
+  if (group_ == nullptr) return {};
+  return Error(
+      Code::kUnsupported,
+      "%s concerns one device, and this context has several (%s): create one with a single "
+      "device",
+      function, name().c_str());
+}
+
+Status Context::RunHere(const Problem& problem, const OperandViews& operands, void* stream,
+                        const Progress& progress, const Scratch& scratch, int64_t workspace) {
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
+  return runner_.Run(problem, operands, stream, progress, scratch, workspace);
+}
+
+Status Context::RunHere(const Program& program, const std::vector<OperandViews>& operands,
+                        void* stream, const Progress& progress, int64_t workspace) {
+  const bool rows = program.traversal() == Traversal::kRows;
+  OOC_ASSIGN(const Session::Turn turn,
+             session_->TakeTurn(rows ? "oocdnn_run_chain" : "oocdnn_run_chain_backward"));
+  return runner_.Run(program, operands, stream, progress, workspace);
+}
 
 Status Context::Run(const Problem& problem, const OperandViews& operands, void* stream,
                     const Progress& progress, const Scratch& scratch, int64_t workspace) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
-  return runner_.Run(problem, operands, stream, progress, scratch, workspace);
+  return group_ != nullptr ? group_->Run(problem, operands, stream, progress, workspace)
+                           : RunHere(problem, operands, stream, progress, scratch, workspace);
 }
 
 Status Context::Run(const Program& program, const std::vector<OperandViews>& operands, void* stream,
                     const Progress& progress, int64_t workspace) {
-  const bool rows = program.traversal() == Traversal::kRows;
-  OOC_ASSIGN(const Session::Turn turn,
-             session_->TakeTurn(rows ? "oocdnn_run_chain" : "oocdnn_run_chain_backward"));
   Status status = CheckOperands(program, operands);
-  if (status.ok()) status = runner_.Run(program, operands, stream, progress, workspace);
+  if (status.ok()) {
+    status = group_ != nullptr ? group_->Run(program, operands, stream, progress, workspace)
+                               : RunHere(program, operands, stream, progress, workspace);
+  }
   return status.ok() ? std::move(status) : std::move(status).With(TextOf(program));
+}
+
+Status Context::Await(void* stream) {
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
+  OOC_TRY(session_->Follow(stream).status());
+  return session_->Settle();
+}
+
+Result<double> Context::FloorOf(const Problem& problem, const OperandViews& operands) {
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
+  OperandViews tensors = operands;
+  OOC_TRY(LocateOperands(session_->device(), problem, &tensors));
+  const Terms terms = TermsOf(*session_, problem, tensors, kLimitOfContext);
+  return oocdnn::FloorOf(planner_.CallRequestFor(problem, terms), planner_.ProfileFor(problem));
+}
+
+Result<double> Context::FloorOf(const Problem& problem, const Placement& placement) {
+  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan"));
+  const Terms terms = TermsOf(*session_, problem, placement);
+  return oocdnn::FloorOf(planner_.CallRequestFor(problem, terms), planner_.ProfileFor(problem));
 }
 
 Result<double> Context::Price(const Program& program, const std::vector<OperandViews>& operands,
@@ -69,6 +129,10 @@ Result<double> Context::Price(const Program& program, const std::vector<OperandV
 
 Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
   OOC_TRY(CheckPlannable(problem));
+  return group_ != nullptr ? group_->Plan(problem, placement) : PlanHere(problem, placement);
+}
+
+Result<PlanSummary> Context::PlanHere(const Problem& problem, const Placement& placement) {
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan"));
   const Terms terms = TermsOf(*session_, problem, placement);
   Result<PlanPointer> plan = planner_.Lookup(problem, terms);
@@ -88,6 +152,7 @@ Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& place
 Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
                                    const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
+  OOC_TRY(NeedOneDevice("oocdnn_price"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_price"));
   const Terms terms = TermsOf(*session_, problem, placement);
   const PlanRequest request = planner_.CallRequestFor(problem, terms);
@@ -100,6 +165,7 @@ Result<PlanSummary> Context::Price(const Problem& problem, const Placement& plac
 Status Context::UsePlan(const Problem& problem, const Placement& placement,
                         const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
+  OOC_TRY(NeedOneDevice("oocdnn_use_plan"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_use_plan"));
   const Terms terms = TermsOf(*session_, problem, placement);
   return planner_.Prescribe(problem, terms, plan).With(ToString(problem));
@@ -114,6 +180,7 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
     return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
                  best, random, kMost);
   }
+  OOC_TRY(NeedOneDevice("oocdnn_candidates"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_candidates"));
   const Terms terms = TermsOf(*session_, problem, placement);
   PlanRequest request = WithoutBounce(planner_.CallRequestFor(problem, terms));
@@ -135,6 +202,7 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
 
 Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int64_t workspace) {
   OOC_TRY(Validate(problem));
+  OOC_TRY(NeedOneDevice("oocdnn_plan_in_core"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan_in_core"));
   if (problem.shape.n == 0) return 0;  // there are no tiles
   Terms terms = TermsInCore(*session_, problem);
@@ -150,6 +218,7 @@ Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int6
 
 Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, BatchPolicy policy) {
   OOC_TRY(CheckPlannable(problem));
+  OOC_TRY(NeedOneDevice("oocdnn_measure_parts"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_measure_parts"));
   const PlanRequest request = planner_.RequestFor(problem, TermsInCore(*session_, problem));
   const Profile& profile = planner_.ProfileFor(problem);
@@ -161,6 +230,7 @@ Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, Ba
 }
 
 Result<std::string> Context::Calibrate(const Progress& progress) {
+  OOC_TRY(NeedOneDevice("oocdnn_calibrate"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_calibrate"));
   OOC_TRY(session_->FreeArena());
   planner_.Forget();
@@ -172,6 +242,7 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
 Result<Refinement> Context::Refine(const Problem& problem,
                                    const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckPlannable(problem));
+  OOC_TRY(NeedOneDevice("oocdnn_refine"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_refine"));
   const Terms terms = TermsOf(*session_, problem, Placement{});
   OOC_ASSIGN(const PlanPointer plan, planner_.Lookup(problem, terms));
@@ -184,13 +255,16 @@ Result<Refinement> Context::Refine(const Problem& problem,
 }
 
 // In the progress callback those of the call that is running, as far as it has come.
-CallStats Context::stats() {
-  if (IsCalledByThisThread()) return runner_.stats();
+CallStats Context::stats() { return group_ != nullptr ? group_->stats() : OwnStats(); }
+
+CallStats Context::OwnStats() {
+  if (session_->IsCalledByThisThread()) return runner_.stats();
   const Session::Turn turn = session_->WaitForTurn();
   return runner_.stats();
 }
 
 Status Context::Release() {
+  if (group_ != nullptr) OOC_TRY(group_->Release());
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_release"));
   return session_->Release();
 }
@@ -200,6 +274,7 @@ Result<std::string> Context::Trace() {
   if (trace == nullptr) {
     return Error(Code::kUnsupported, "this context records no timeline; create it with trace on");
   }
+  OOC_TRY(NeedOneDevice("oocdnn_take_trace"));
   OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_take_trace"));
   return TakeTrace(*trace);
 }
@@ -208,7 +283,7 @@ std::string Context::CheckReport() {
   std::string text;
   if (session_->stack().check == nullptr) return text;
   for (const std::string& report : CheckReports(*session_->stack().check)) text += report + "\n";
-  return text;
+  return group_ != nullptr ? text + group_->CheckReport() : text;
 }
 
 }  // namespace oocdnn

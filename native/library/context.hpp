@@ -1,4 +1,5 @@
-// Context: a device with a budget, the plans made for it, and the tile loop that runs them.
+// Context: a device with a budget, the plans made for it, and the tile loop that runs them; or
+// several devices, among which each call is shared (library/device_group.hpp).
 //
 // A context runs one call at a time; calls from several threads are serialized. In a forked child
 // it creates new threads and streams.
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "library/device_group.hpp"
 #include "library/runner.hpp"
 #include "memory/host_memory.hpp"
 #include "model/search/micro_batch.hpp"
@@ -16,6 +18,8 @@ namespace oocdnn {
 
 class Context {
  public:
+  // The options' device may be several, separated by commas; the budget is of each. kUnsupported
+  // from functions that concern one device, where there are several.
   static Result<std::unique_ptr<Context>> Create(const ContextOptions& options);
   ~Context();
 
@@ -70,7 +74,10 @@ class Context {
 
   CallStats stats();
   // True if the calling thread is inside a call on this context, as in a callback.
-  [[nodiscard]] bool IsCalledByThisThread() const { return session_->IsCalledByThisThread(); }
+  [[nodiscard]] bool IsCalledByThisThread() const {
+    const bool in_group = group_ != nullptr && group_->IsCalledByThisThread();
+    return in_group || session_->IsCalledByThisThread();
+  }
   Status Release();
   // Completes the machine's profile (MachineProfile::Complete), which later plans use; returns its
   // path.
@@ -84,16 +91,36 @@ class Context {
   [[nodiscard]] Component ReportPlans() { return planner_.memory().Report(); }
   // The violations that the check device found, one a line; "" if there are none.
   std::string CheckReport();
+  // The first one.
   [[nodiscard]] const Device& device() const { return session_->device(); }
+  // "cuda:0", or of several devices "cuda:0,cuda:1".
+  [[nodiscard]] const std::string& name() const;
   [[nodiscard]] int64_t budget() const { return session_->budget(); }
   [[nodiscard]] const ContextOptions& options() const { return session_->options(); }
 
  private:
+  friend class DeviceGroup;
+
   explicit Context(std::unique_ptr<Session> session);
+  // Run on this device alone. The operands were checked.
+  Status RunHere(const Problem& problem, const OperandViews& operands, void* stream,
+                 const Progress& progress, const Scratch& scratch, int64_t workspace);
+  Status RunHere(const Program& program, const std::vector<OperandViews>& operands, void* stream,
+                 const Progress& progress, int64_t workspace);
+  // Waits for the work in a stream of the caller's.
+  Status Await(void* stream);
+  // No plan takes less, by the machine's profile. Of operands, or of a placement.
+  Result<double> FloorOf(const Problem& problem, const OperandViews& operands);
+  Result<double> FloorOf(const Problem& problem, const Placement& placement);
+  Result<PlanSummary> PlanHere(const Problem& problem, const Placement& placement);
+  CallStats OwnStats();
+  // kUnsupported if there are several devices.
+  [[nodiscard]] Status NeedOneDevice(const char* function) const;
 
   std::unique_ptr<Session> session_;
   Planner planner_;
   Runner runner_;
+  std::unique_ptr<DeviceGroup> group_;  // null for one device
 };
 
 }  // namespace oocdnn

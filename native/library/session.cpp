@@ -111,16 +111,18 @@ void Session::End() {
   static_cast<void>(Settle());
 }
 
+Status NestedCall(const char* function) {
+  return Error(Code::kDeviceError,
+               "%s was called from the context's own progress callback, or from a signal handler "
+               "within it, while the call that it reports is running: use another context there, "
+               "or call after that one has returned",
+               function);
+}
+
 // The thread that has the turn comes again only from a progress callback, or from a signal handler
 // that ran there, and would wait for its own call.
 Result<Session::Turn> Session::TakeTurn(const char* function) {
-  if (IsCalledByThisThread()) {
-    return Error(Code::kDeviceError,
-                 "%s was called from the context's own progress callback, or from a signal handler "
-                 "within it, while the call that it reports is running: use another context there, "
-                 "or call after that one has returned",
-                 function);
-  }
+  if (IsCalledByThisThread()) return NestedCall(function);
   Turn turn(turn_);
   OOC_TRY(EnterProcess());
   return turn;

@@ -15,6 +15,9 @@
 
 namespace oocdnn {
 
+// The error of a call that began within another one of the same context.
+Status NestedCall(const char* function);
+
 class Session {
  public:
   // The right to use the session, which one thread has at a time.

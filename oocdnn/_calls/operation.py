@@ -225,12 +225,12 @@ def launch(
             operands.read(name, operand)
         _read_prologue(operands, common.prologue, leader)
         read_finish(operands, finish, geometry.shape)
-        if context.device == "cpu":
+        if "cuda" not in context.device:
             operands.need_host()
         for name, one in wanted.items():
             outputs[name] = _output(name, one, leader, name == slot, context.results.empty)
             operands.write(name, outputs[name], one.shape)
-        if context.device == "cpu":
+        if "cuda" not in context.device:
             operands.need_host()
         sums = _sums(common.sums, operands, leader, shape, context.results.empty)
         call = call._replace(stream=stream_of(common.stream, operands.stream))

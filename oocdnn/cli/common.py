@@ -19,7 +19,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 device_option = click.option(
-    "--device", metavar="D", help="auto, cpu or cuda:N; without it OOCDNN_DEVICE, then auto."
+    "--device",
+    metavar="D",
+    help="auto, cpu, cuda:N, or several as cuda:0,cuda:1; without it OOCDNN_DEVICE, then auto.",
 )
 budget_option = click.option(
     "--budget", metavar="B", help="Device bytes: 2GiB, 50%, auto; without it OOCDNN_BUDGET."
