@@ -129,20 +129,21 @@ def _libraries(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Bench:
-    """Measures cases on one device."""
+    """Measures cases on one device, or on several together: peers compute on the first one."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         with oocdnn.Context(settings.device) as context:
             self.device, facts = context.device, json.loads(context.info())
+        self.first = self.device.split(",")[0]
         origin = provenance("oocdnn", 0, (), **_libraries(facts))
         machine = origin["machine"]
         host = f"{machine['processor']}, {machine['cores']} cores"
-        self._throttled = watch(self.device)
+        self._throttled = watch(self.first)
         self.floors_anew = 0  # of rows whose calls took less than the floor by the profile
         self.about = About(
             date=origin["date"],
-            machine=host if self.device == "cpu" else f"{facts['description']}; {host}",
+            machine=host if self.first == "cpu" else f"{facts['description']}; {host}",
             versions=origin["versions"],
             command="",
             commit=origin["commit"] or "",
@@ -152,7 +153,7 @@ class Bench:
     def rows(self, case: Case) -> Iterator[Row]:
         """What ours does with a case, then each peer."""
         settings, subject = self._settings, subject_of(case.problem)
-        budget = settings.budget or budget_for(subject.data_bytes, self.device)
+        budget = settings.budget or budget_for(subject.data_bytes, self.first)
         row = self._row(case, subject, budget)
         if (why := subject.objection()) is not None:
             yield {**row, "check": f"skipped: {why}"}
@@ -194,7 +195,7 @@ class Bench:
     def _wants(self, who: str) -> bool:
         if self._settings.peers is not None:
             return who in self._settings.peers
-        return self.device != "cpu" or who not in ("in-core", *CARD_PEERS)
+        return self.first != "cpu" or who not in ("in-core", *CARD_PEERS)
 
     def _peer_row(self, who: str, peer: Peer, task: Task, row: Row) -> Row:
         budget = row["budget"] if who in WITHIN else 0
@@ -207,12 +208,12 @@ class Bench:
         except (Absent, MemoryError, RuntimeError) as error:
             return {**row, "check": f"skipped: {error}"}
         finally:
-            give_back(self.device)
+            give_back(self.first)
         return {**measured, "check": task.check(0.0 if who in OF_OURS else ROUNDING)}
 
     def _measured(self, peer: Peer, task: Task, row: Row) -> Row:
         """A function of its own, so that nothing of the peer is left after it."""
-        with peer(task, self.device) as ready:
+        with peer(task, self.first) as ready:
             patience = self._settings.patience
             times = time_calls(ready.call, patience, ready.reset, self._throttled)
             row = {**row, "floor_seconds": ready.floor_seconds() or row["floor_seconds"]}

@@ -26,8 +26,9 @@ class Timeline(TypedDict):
 
 def fit(rows: Iterable[Row]) -> Row | None:
     """The row of ours to be looked at: with a number of tiles that shows how they overlap; of those
-    the least data, because it is made anew."""
-    ours = [row for row in rows if row["tiles"] > 1 and verdict(row) == "pass"]
+    the least data, because it is made anew. Traces are of one device."""
+    traced = [row for row in rows if row["tiles"] > 1 and "," not in row["device"]]
+    ours = [row for row in traced if verdict(row) == "pass"]
     good = [row for row in ours if ENOUGH <= row["tiles"] <= MOST]
     return min(good or ours, key=lambda row: row["data_bytes"], default=None)
 

@@ -283,7 +283,7 @@ def run(
         patience = replace(patience, seconds=warm)
     made = _made(device, budget, placement, peers=wanted, patience=patience, until=until)
     made.about["command"] = shlex.join(["oocdnn", *map(_without_folder(out), sys.argv[1:])])
-    made.about["rates"] = suite.rates(made.device, cases[0].problem)
+    made.about["rates"] = suite.rates(made.first, cases[0].problem)
     for name, rate in made.about["rates"].items():
         click.echo(f"{name}: {rate / 1e9:.1f} G/s")
     before = _kept(out) if resume and out is not None else []

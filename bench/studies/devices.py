@@ -1,0 +1,125 @@
+"""One call on several devices, beside each device alone and a context on each by hand.
+
+    oocdnn bench study devices --devices cuda:0,cuda:1 --out result.json
+
+All three directions of a 3x3 convolution of 64 channels, from and to pinned memory. By hand the
+batch is cut into equal parts, each of which a thread runs on a context of its own; of filter
+gradients the parts are not added.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+import oocdnn
+from oocdnn.bench.studies.study import Run, budget, images, study
+
+CHANNELS = 64
+DIRECTIONS = ("fwd", "bwd_data", "bwd_filter")
+
+
+@dataclass
+class Compared:
+    """Medians in seconds. `bytes_moved`: in and out, of the shared call."""
+
+    direction: str
+    data_bytes: int
+    alone: list[float]
+    by_hand: float
+    shared: float
+    bytes_moved: int
+    tiles: int
+    engine: str
+
+    @property
+    def times_rates(self) -> float:
+        """The shared call's time, in what all devices together would take at the speed of each
+        alone."""
+        return self.shared * sum(1 / seconds for seconds in self.alone)
+
+    def line(self) -> str:
+        each = ", ".join(f"{seconds:.4f}" for seconds in self.alone)
+        return (
+            f"{self.direction}: alone {each} s; by hand {self.by_hand:.4f} s; shared "
+            f"{self.shared:.4f} s, {min(self.alone) / self.shared:.3f} times as fast as the best "
+            f"alone, {self.times_rates:.3f} of all rates, "
+            f"{self.bytes_moved / self.shared / 1e9:.1f} GB/s"
+        )
+
+
+class Bench:
+    """The arrays, and the calls on a range of the samples."""
+
+    def __init__(self, images: int, size: int) -> None:
+        shape = (images, CHANNELS, size, size)
+        self.x, self.y, self.dx = (oocdnn.empty(shape, np.float32) for _ in range(3))
+        self.x[...] = self.y[...] = 1
+        self.w = np.ones((CHANNELS, CHANNELS, 3, 3), np.float32)
+
+    def run(self, context: oocdnn.Context, direction: str, samples: slice) -> None:
+        x, y, dx = self.x[samples], self.y[samples], self.dx[samples]
+        if direction == "fwd":
+            context.conv2d(x, self.w, padding=1, out=y)
+        elif direction == "bwd_data":
+            context.conv_backward_data(y, self.w, dx.shape, padding=1, out=dx)
+        else:
+            context.conv_backward_filter(x, y, self.w.shape, padding=1)
+
+
+def _at_once(calls: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@study(
+    "devices",
+    click.option("--devices", default="cuda:0,cuda:1", show_default=True, help="With commas."),
+    budget("8GiB"),
+    images,
+    click.option("--size", default=224, show_default=True, type=click.IntRange(min=3)),
+    click.option("--math", default="tf32", show_default=True, type=click.Choice(["fp32", "tf32"])),
+    repeats=5,
+)
+def command(run: Run, repeats: int, **given: Any) -> None:
+    names, count = given["devices"].split(","), given["images"]
+    how = {"budget": given["budget"], "math": given["math"]}
+    whole = slice(0, count)
+    cut = np.linspace(0, count, len(names) + 1).astype(int)
+    parts = [slice(*ends) for ends in zip(cut[:-1], cut[1:], strict=True)]
+    with ExitStack() as stack:
+        shared = stack.enter_context(oocdnn.Context(devices=names, **how))
+        alone = [stack.enter_context(oocdnn.Context(name, **how)) for name in names]
+        bench = Bench(count, given["size"])
+        done = {row["direction"] for row in run.rows()}
+        for direction in run.left(DIRECTIONS, lambda one: one, done):
+
+            def seconds(call: Callable[[], None]) -> float:
+                call()
+                call()  # shares are balanced by what earlier calls took
+                return float(run.time(call, repeats).median)
+
+            def calls_by_hand(direction: str = direction) -> None:
+                pairs = zip(alone, parts, strict=True)
+                _at_once([lambda c=c, s=s: bench.run(c, direction, s) for c, s in pairs])
+
+            made = Compared(
+                direction=direction,
+                data_bytes=bench.x.nbytes + bench.y.nbytes,
+                alone=[seconds(lambda c=c: bench.run(c, direction, whole)) for c in alone],
+                by_hand=seconds(calls_by_hand),
+                shared=seconds(lambda: bench.run(shared, direction, whole)),
+                bytes_moved=shared.stats.bytes_h2d + shared.stats.bytes_d2h,
+                tiles=shared.stats.tiles,
+                engine=shared.stats.engine,
+            )
+            run.keep(asdict(made) | {"times_rates": made.times_rates}, made.line())
