@@ -10,9 +10,10 @@ gradients the parts are not added.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -81,6 +82,39 @@ def _at_once(calls: list[Callable[[], None]]) -> None:
         thread.join()
 
 
+class Comparison:
+    """The contexts: one of all devices, and one of each."""
+
+    def __init__(self, stack: ExitStack, names: Sequence[str], count: int, **how: Any) -> None:
+        self.shared = stack.enter_context(oocdnn.Context(devices=names, **how))
+        self.alone = [stack.enter_context(oocdnn.Context(name, **how)) for name in names]
+        ends = [number * count // len(names) for number in range(len(names) + 1)]
+        self.parts = [slice(*part) for part in pairwise(ends)]
+
+    def compare(
+        self, bench: Bench, direction: str, seconds: Callable[[Callable[[], None]], float]
+    ) -> Compared:
+        whole = slice(None)
+
+        def on(context: oocdnn.Context, samples: slice = whole) -> Callable[[], None]:
+            return lambda: bench.run(context, direction, samples)
+
+        by_hand = [on(*pair) for pair in zip(self.alone, self.parts, strict=True)]
+        alone = [seconds(on(context)) for context in self.alone]
+        together, shared = seconds(lambda: _at_once(by_hand)), seconds(on(self.shared))
+        stats = self.shared.stats
+        return Compared(
+            direction=direction,
+            data_bytes=bench.x.nbytes + bench.y.nbytes,
+            alone=alone,
+            by_hand=together,
+            shared=shared,
+            bytes_moved=stats.bytes_h2d + stats.bytes_d2h,
+            tiles=stats.tiles,
+            engine=stats.engine,
+        )
+
+
 @study(
     "devices",
     click.option("--devices", default="cuda:0,cuda:1", show_default=True, help="With commas."),
@@ -90,36 +124,18 @@ def _at_once(calls: list[Callable[[], None]]) -> None:
     click.option("--math", default="tf32", show_default=True, type=click.Choice(["fp32", "tf32"])),
     repeats=5,
 )
-def command(run: Run, repeats: int, **given: Any) -> None:
-    names, count = given["devices"].split(","), given["images"]
-    how = {"budget": given["budget"], "math": given["math"]}
-    whole = slice(0, count)
-    cut = np.linspace(0, count, len(names) + 1).astype(int)
-    parts = [slice(*ends) for ends in zip(cut[:-1], cut[1:], strict=True)]
+def command(run: Run, repeats: int, images: int, size: int, **given: str) -> None:
+    def seconds(call: Callable[[], None]) -> float:
+        call()
+        call()  # shares follow what earlier calls took
+        return run.time(call, repeats).median
+
+    names = given["devices"].split(",")
+    how: dict[str, Any] = {"budget": given["budget"], "math": given["math"]}
     with ExitStack() as stack:
-        shared = stack.enter_context(oocdnn.Context(devices=names, **how))
-        alone = [stack.enter_context(oocdnn.Context(name, **how)) for name in names]
-        bench = Bench(count, given["size"])
+        comparison = Comparison(stack, names, images, **how)
+        bench = Bench(images, size)
         done = {row["direction"] for row in run.rows()}
-        for direction in run.left(DIRECTIONS, lambda one: one, done):
-
-            def seconds(call: Callable[[], None]) -> float:
-                call()
-                call()  # shares are balanced by what earlier calls took
-                return float(run.time(call, repeats).median)
-
-            def calls_by_hand(direction: str = direction) -> None:
-                pairs = zip(alone, parts, strict=True)
-                _at_once([lambda c=c, s=s: bench.run(c, direction, s) for c, s in pairs])
-
-            made = Compared(
-                direction=direction,
-                data_bytes=bench.x.nbytes + bench.y.nbytes,
-                alone=[seconds(lambda c=c: bench.run(c, direction, whole)) for c in alone],
-                by_hand=seconds(calls_by_hand),
-                shared=seconds(lambda: bench.run(shared, direction, whole)),
-                bytes_moved=shared.stats.bytes_h2d + shared.stats.bytes_d2h,
-                tiles=shared.stats.tiles,
-                engine=shared.stats.engine,
-            )
+        for direction in run.left(DIRECTIONS, str, done):
+            made = comparison.compare(bench, direction, seconds)
             run.keep(asdict(made) | {"times_rates": made.times_rates}, made.line())

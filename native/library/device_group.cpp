@@ -358,6 +358,7 @@ Status DeviceGroup::Run(const Program& program, const std::vector<OperandViews>&
   OOC_TRY(RunAll(shares, progress, [&](size_t device, const Progress& within) -> Status {
     const Share& share = shares[device];
     std::vector<OperandViews> tensors;
+    tensors.reserve(program.size());
     for (size_t i = 0; i < program.size(); ++i) {
       tensors.push_back(Moved(operands[i], ProblemOf(program[i], share)));
     }

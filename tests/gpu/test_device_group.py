@@ -60,5 +60,5 @@ def test_chains(group) -> None:
 
 
 def test_an_array_of_a_gpu_is_refused(group) -> None:
-    with pytest.raises(oocdnn.Unsupported, match="take a context of one device|GPU"):
+    with pytest.raises(oocdnn.Unsupported, match=r"take a context of one device|GPU"):
         group.conv2d(torch.from_numpy(X).cuda(), torch.from_numpy(W).cuda())
