@@ -20,7 +20,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kMostCuts = 4;     // of a problem; each has plans of its own
+constexpr int kMostCuts = 6;     // of a problem; each has plans of its own
 constexpr double kWorth = 1.05;  // a call takes so many times as long as with other shares
 constexpr double kLeastSeconds = 1e-9, kMostSeconds = 1e9;
 constexpr std::chrono::milliseconds kLook{20};  // between looks at a caller who may interrupt
@@ -235,14 +235,19 @@ Result<DeviceGroup::Known*> DeviceGroup::KnownOf(const Problem& problem, const W
   if (Known* const known = known_.Find(key)) return known;
   OOC_ASSIGN(const std::vector<double> rates, RatesOf(problem, where));
   const bool adds = !devices_.front()->options().reproducible && !in_file;
-  Known known{CutInShares(problem, rates, adds), 1};
+  Known known{CutInShares(problem, rates, adds)};
   if (known.shares.empty()) known = {Whole(problem), kMostCuts};
   return &known_.Put(key, std::move(known));
 }
 
 // The rate of a device without a share is not known again: it stays without one.
 void DeviceGroup::Balance(const Problem& problem, Known* known) const {
-  if (known->cuts >= kMostCuts) return;
+  if (known->cuts >= kMostCuts || ++known->calls < 2) return;
+  const double now = stats_.run.seconds;
+  if (known->best.empty() || now < known->seconds) {
+    known->best = known->shares;
+    known->seconds = now;
+  }
   std::vector<double> rates;
   for (size_t device = 0; device < devices_.size(); ++device) {
     const double length = static_cast<double>(known->shares[device].length());
@@ -250,14 +255,14 @@ void DeviceGroup::Balance(const Problem& problem, Known* known) const {
     rates.push_back(length > 0 ? length / seconds : kLeastSeconds);
   }
   std::vector<Share> shares = CutInShares(problem, known->shares.front().axis, rates);
-  double now = 0.0, then = 0.0;
+  double then = 0.0;
   for (size_t device = 0; device < devices_.size(); ++device) {
-    now = std::max(now, seconds_[device]);
     then = std::max(then, static_cast<double>(shares[device].length()) / rates[device]);
   }
   if (now < kWorth * then) return;
-  known->shares = std::move(shares);
+  known->calls = 0;
   ++known->cuts;
+  known->shares = known->cuts < kMostCuts ? std::move(shares) : known->best;
 }
 
 Result<void*> DeviceGroup::ReserveSums(size_t device, int64_t bytes) {

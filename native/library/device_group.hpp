@@ -49,10 +49,12 @@ class DeviceGroup {
   class Shares;  // of a call, while they run
   struct Workers;
   using RunShare = std::function<Status(size_t device, const Progress& progress)>;
-  // How a problem is cut, and how often it was.
+  // How a problem is cut, how often it was, and how the shares did.
   struct Known {
     std::vector<Share> shares;
-    int cuts = 0;
+    int cuts = 1, calls = 0;    // `calls`: with these shares
+    std::vector<Share> best{};  // the shares with the shortest call
+    double seconds = 0.0;       // of that call
   };
 
   // The turn of the group.
@@ -62,7 +64,8 @@ class DeviceGroup {
   Result<Known*> KnownOf(const Problem& problem, const Where& where, bool in_file);
   template <class Where>
   Result<std::vector<double>> RatesOf(const Problem& problem, const Where& where);
-  // Cuts a problem anew if the seconds of its shares say that this is worth it.
+  // Cuts a problem anew if the seconds of its shares say that this is worth it. The first call with
+  // new shares plans them and takes memory, so the second one counts.
   void Balance(const Problem& problem, Known* known) const;
   // Runs the shares of the devices that have one, the first device's on this thread.
   Status RunAll(const std::vector<Share>& shares, const Progress& progress, const RunShare& run);
