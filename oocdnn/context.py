@@ -98,11 +98,13 @@ class Context:
     device: "auto", "cpu" or "cuda:N" (OOCDNN_DEVICE).
     devices: several devices, of one kind or unlike ones, as ["cuda:0", "cuda:1"] or ["cuda:0",
         "cpu"]; excludes `device`. Each call is cut into a share for each of them, by what the
-        profile and earlier calls say of their speed: along samples, groups, rows or channels,
-        whichever takes the least time. Arrays are in host memory or in files. Gradients of filters
-        that are sums of shares are added in the order of the devices; in a reproducible context
-        there are none, and the bits are those of one device. Plans, traces and calibration are of
-        one device each: `plan` describes the share that takes longest.
+        profile and the first calls of the problem say of their speed: along samples, groups, rows
+        or channels, whichever takes the least time. Arrays are in host memory or in files. Budget,
+        `threads` and `host_cap` are of each device. Gradients of filters may be sums of shares,
+        which are added in the order of the devices. In a reproducible context they are cut along
+        channels and have the bits of one device; a GPU together with the CPU is refused there.
+        Timelines, calibration and plans given as text are of one device; `plan` describes the
+        share that takes longest.
     budget: the most memory of each device that tiles, resident operands, accumulators and workspace
         may take: bytes, "2GiB", "50%" of what is free, or "auto" (OOCDNN_BUDGET). The caller's
         arrays are not counted.

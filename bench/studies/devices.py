@@ -9,8 +9,8 @@ gradients the parts are not added.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -23,6 +23,7 @@ import oocdnn
 from oocdnn.bench.studies.study import Run, budget, images, study
 
 CHANNELS = 64
+SETTLING = 12  # calls until shares no longer follow the times of earlier calls
 DIRECTIONS = ("fwd", "bwd_data", "bwd_filter")
 
 
@@ -74,12 +75,10 @@ class Bench:
             context.conv_backward_filter(x, y, self.w.shape, padding=1)
 
 
-def _at_once(calls: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=call) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def _at_once(calls: Sequence[Callable[[], None]]) -> None:
+    with ThreadPoolExecutor(len(calls)) as threads:
+        for done in [threads.submit(call) for call in calls]:
+            done.result()
 
 
 class Comparison:
@@ -126,8 +125,8 @@ class Comparison:
 )
 def command(run: Run, repeats: int, images: int, size: int, **given: str) -> None:
     def seconds(call: Callable[[], None]) -> float:
-        call()
-        call()  # shares follow what earlier calls took
+        for _ in range(SETTLING):
+            call()
         return run.time(call, repeats).median
 
     names = given["devices"].split(",")

@@ -144,8 +144,15 @@ Component ReportOf(const char* name, const Result<std::unique_ptr<Device>>& devi
 
 }  // namespace
 
-std::vector<std::string> DevicesOf(const std::string& text) {
+Result<std::vector<std::string>> DevicesOf(const std::string& text) {
   std::vector<std::string> devices = Split(text, ',');
+  const auto commas = static_cast<size_t>(std::count(text.begin(), text.end(), ','));
+  if (commas > 0 && devices.size() != commas + 1) {
+    return Error(Code::kInvalidProblem,
+                 "devices '%s': write names with a comma between two of them, as in "
+                 "\"cuda:0,cuda:1\"",
+                 text.c_str());
+  }
   if (devices.empty()) devices.push_back(text);
   return devices;
 }

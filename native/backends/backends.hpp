@@ -29,8 +29,8 @@ struct DeviceStack {
   Device* check = nullptr;
 };
 
-// Of a list separated by commas each device; else the text itself.
-std::vector<std::string> DevicesOf(const std::string& text);
+// The names in a list that is separated by commas. kInvalidProblem if one of several is empty.
+Result<std::vector<std::string>> DevicesOf(const std::string& text);
 
 // "auto" is the first GPU where one works with these options, else the CPU; where a driver is there
 // and fails, with a warning.

@@ -11,6 +11,9 @@
 namespace oocdnn {
 
 struct HostWorker::State {
+  explicit State(const char* thread_name) : name(thread_name) {}
+
+  const char* const name;
   std::mutex mutex;
   std::condition_variable submitted, finished;
   std::deque<Job> jobs;
@@ -38,7 +41,7 @@ struct HostWorker::State {
   }
 };
 
-HostWorker::HostWorker() : state_(std::make_unique<State>()) {}
+HostWorker::HostWorker(const char* name) : state_(std::make_unique<State>(name)) {}
 
 HostWorker::~HostWorker() {
   {
@@ -53,7 +56,7 @@ Result<HostWorker::Ticket> HostWorker::Submit(Job job) {
   const std::lock_guard lock(state_->mutex);
   if (!state_->thread.joinable()) {
     OOC_ASSIGN(state_->thread,
-               StartThread("oocdnn-files", [state = state_.get()] { state->Loop(); }));
+               StartThread(state_->name, [state = state_.get()] { state->Loop(); }));
   }
   state_->jobs.push_back(std::move(job));
   state_->submitted.notify_all();

@@ -1,4 +1,5 @@
-// A thread that does host work (reading and writing files) one job after the other.
+// A thread that does host work one job after the other: it reads and writes files, or runs the
+// share of a device.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ class HostWorker {
   using Job = std::function<Status()>;
   using Ticket = int64_t;  // 0: nothing to wait for
 
-  HostWorker();
+  // `name` of the thread, for debuggers.
+  explicit HostWorker(const char* name = "oocdnn-files");
   ~HostWorker();  // finishes what was submitted
   HostWorker(const HostWorker&) = delete;
   HostWorker& operator=(const HostWorker&) = delete;

@@ -13,7 +13,8 @@
 namespace oocdnn {
 namespace {
 
-// What an axis has to gain over those before it, whose shares have fewer pieces in memory.
+// An axis is preferred to those before it if its shares take this part of their time: shares along
+// the first axes are contiguous in memory.
 constexpr double kGain = 0.9;
 
 // Rows of a tensor on one spatial axis.
@@ -75,7 +76,9 @@ int DimensionOf(const Problem& problem, Operand operand, Axis axis) {
 
 double BytesOf(const Problem& problem) { return static_cast<double>(problem.Bytes()); }
 
-// The longest of the shares, whose bytes cross at the rates; infinite if one is no valid problem.
+constexpr double kNotValid = std::numeric_limits<double>::infinity();
+
+// The longest of the shares, whose bytes cross at the rates; kNotValid if one is no valid problem.
 // Sums of a share are written, read and added once more than results.
 double SecondsOf(const Problem& problem, const std::vector<Share>& shares,
                  const std::vector<double>& rates) {
@@ -83,7 +86,7 @@ double SecondsOf(const Problem& problem, const std::vector<Share>& shares,
   for (size_t i = 0; i < shares.size(); ++i) {
     if (shares[i].length() == 0) continue;
     const Problem part = ProblemOf(problem, shares[i]).problem;
-    if (!Validate(part).ok()) return std::numeric_limits<double>::infinity();
+    if (!Validate(part).ok()) return kNotValid;
     double bytes = BytesOf(part);
     if (AddsUp(problem, shares[i].axis)) {
       bytes += 2.0 * static_cast<double>(part.BytesOf(part.output()));
@@ -107,7 +110,8 @@ bool CanShare(const Problem& problem, Axis axis) {
   if (problem.also.any()) return false;
   if (IsReduction(problem, axis)) {
     const bool rounds_once = AccumulatorOf(problem.dtype) == problem.dtype;
-    if (!rounds_once || problem.direction != Direction::kBackwardFilter) return false;
+    const bool plain = problem.epilogue.empty() && problem.direction == Direction::kBackwardFilter;
+    if (!plain || !rounds_once) return false;
   }
   if (axis == Axis::kN) return true;
   return !IsDense(problem) && !(IsSpatial(axis) && problem.passes_y());
@@ -146,8 +150,10 @@ Program ProgramOf(const Program& program, int64_t begin, int64_t end) {
   return made;
 }
 
-std::vector<Share> CutInShares(const Problem& problem, Axis axis,
-                               const std::vector<double>& rates) {
+namespace {
+
+// The shares, valid problems or not.
+std::vector<Share> CutAt(const Problem& problem, Axis axis, const std::vector<double>& rates) {
   const int64_t extent = ExtentsOf(problem)[Index(axis)];
   const double all = std::accumulate(rates.begin(), rates.end(), 0.0);
   std::vector<Share> shares;
@@ -163,13 +169,22 @@ std::vector<Share> CutInShares(const Problem& problem, Axis axis,
   return shares;
 }
 
+}  // namespace
+
+std::vector<Share> CutInShares(const Problem& problem, Axis axis,
+                               const std::vector<double>& rates) {
+  std::vector<Share> shares = CutAt(problem, axis, rates);
+  if (SecondsOf(problem, shares, rates) == kNotValid) shares.clear();
+  return shares;
+}
+
 std::vector<Share> CutInShares(const Problem& problem, const std::vector<double>& rates,
                                bool adds) {
   std::vector<Share> best;
-  double least = std::numeric_limits<double>::infinity();
+  double least = kNotValid;
   for (const Axis axis : {Axis::kN, Axis::kG, Axis::kD, Axis::kH, Axis::kK, Axis::kC, Axis::kW}) {
     if (!CanShare(problem, axis) || (AddsUp(problem, axis) && !adds)) continue;
-    std::vector<Share> shares = CutInShares(problem, axis, rates);
+    std::vector<Share> shares = CutAt(problem, axis, rates);
     const double seconds = SecondsOf(problem, shares, rates);
     if (seconds < kGain * least) {
       least = seconds;

@@ -26,8 +26,8 @@ struct SharedProblem {
 };
 
 // True if shares along the axis are problems: each of them writes a part of the output, or, along a
-// reduction, parts of sums (see AddsUp), which are not rounded. Of joint gradients there are none,
-// and of a pool, of tables and of saved bits only ranges of samples.
+// reduction, parts of sums (see AddsUp), which are neither rounded nor followed by an epilogue.
+// Joint gradients have no shares; with a pool, tables or saved bits only samples are cut.
 bool CanShare(const Problem& problem, Axis axis);
 // True if the outputs of shares are added.
 inline bool AddsUp(const Problem& problem, Axis axis) { return IsReduction(problem, axis); }
@@ -38,7 +38,7 @@ SharedProblem ProblemOf(const Problem& problem, const Share& share);
 Program ProgramOf(const Program& program, int64_t begin, int64_t end);
 
 // Shares along an axis in proportion to `rates`, one for each, in order; some of a short axis are
-// empty. Rates are positive.
+// empty. Rates are positive. No shares if one of them is no valid problem.
 std::vector<Share> CutInShares(const Problem& problem, Axis axis, const std::vector<double>& rates);
 // The same along the axis on which the longest of the shares takes the least time, by the bytes of
 // its operands; none if there is no such axis. `adds`: shares may be sums that are to be added.

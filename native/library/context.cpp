@@ -7,7 +7,6 @@
 #include "library/file_mappings.hpp"
 #include "library/locate.hpp"
 #include "library/operands.hpp"
-#include "model/price/cost.hpp"
 #include "model/search/refine.hpp"
 #include "model/search/sample.hpp"
 #include "model/text/plan_text.hpp"
@@ -16,45 +15,61 @@
 namespace oocdnn {
 namespace {
 
-// Adds the candidates and the refusals of a new search to a remembered plan.
-void AddOthers(const Profile& profile, PlanReport* report) {
-  Result<PlanSearch> search =
-      Search(WithoutBounce(report->request), report->rate_updates.AddedTo(profile));
-  if (!search.ok()) return;
-  report->ranked = std::move(search->ranked);
-  report->refused = std::move(search->refused);
+// Devices that compute calls together. Two contexts of one GPU would count its memory twice; a
+// timeline has the clock of one device; and engines of unlike devices differ in their bits.
+Status CheckTogether(const std::vector<std::unique_ptr<DeviceContext>>& devices,
+                     const ContextOptions& options) {
+  if (devices.size() == 1) return {};
+  if (options.trace) {
+    return Error(Code::kUnsupported,
+                 "a timeline is of one device, and %zu are named: leave out the trace, or name one",
+                 devices.size());
+  }
+  std::vector<std::string> gpus;
+  for (const auto& device : devices) {
+    const std::string& name = device->session().device().capabilities().name;
+    if (!name.starts_with("cuda")) continue;
+    if (std::find(gpus.begin(), gpus.end(), name) != gpus.end()) {
+      return Error(Code::kInvalidProblem, "%s is named twice", name.c_str());
+    }
+    gpus.push_back(name);
+  }
+  if (options.reproducible && !gpus.empty() && gpus.size() < devices.size()) {
+    return Error(Code::kUnsupported,
+                 "a GPU and the CPU differ in the last bits of their sums: a reproducible context "
+                 "has devices of one kind");
+  }
+  return {};
 }
 
 }  // namespace
 
-Context::Context(std::unique_ptr<Session> session)
-    : session_(std::move(session)), planner_(*session_), runner_(*session_, planner_) {}
+Context::Context(std::vector<std::unique_ptr<DeviceContext>> devices)
+    : devices_(std::move(devices)) {
+  if (devices_.size() > 1) group_ = std::make_unique<DeviceGroup>(devices_);
+}
 
 Result<std::unique_ptr<Context>> Context::Create(const ContextOptions& options) {
-  const std::vector<std::string> names = DevicesOf(options.device.device);
+  OOC_ASSIGN(const std::vector<std::string> names, DevicesOf(options.device.device));
   ContextOptions one = options;
-  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<std::unique_ptr<DeviceContext>> devices;
   for (const std::string& name : names) {
     one.device.device = name;
     OOC_ASSIGN(std::unique_ptr<Session> session, Session::Open(one));
-    contexts.emplace_back(new Context(std::move(session)));
+    devices.push_back(std::make_unique<DeviceContext>(std::move(session)));
   }
-  std::unique_ptr<Context> first = std::move(contexts.front());
-  contexts.erase(contexts.begin());
-  if (!contexts.empty()) {
-    first->group_ = std::make_unique<DeviceGroup>(*first, std::move(contexts), names);
-  }
-  return first;
+  OOC_TRY(CheckTogether(devices, options));
+  return std::unique_ptr<Context>(new Context(std::move(devices)));
 }
 
-Context::~Context() { session_->End(); }
+Context::~Context() = default;
 
 const std::string& Context::name() const {
   return group_ != nullptr ? group_->name() : device().capabilities().name;
 }
 
-Status Context::NeedOneDevice(const char* function) const {
-  if (group_ == nullptr) return {};
+Result<Session::Turn> Context::TakeOnlyTurn(const char* function) {
+  if (group_ == nullptr) return session().TakeTurn(function);
   return Error(
       Code::kUnsupported,
       "%s concerns one device, and this context has several (%s): create one with a single "
@@ -62,26 +77,12 @@ Status Context::NeedOneDevice(const char* function) const {
       function, name().c_str());
 }
 
-Status Context::RunHere(const Problem& problem, const OperandViews& operands, void* stream,
-                        const Progress& progress, const Scratch& scratch, int64_t workspace) {
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
-  return runner_.Run(problem, operands, stream, progress, scratch, workspace);
-}
-
-Status Context::RunHere(const Program& program, const std::vector<OperandViews>& operands,
-                        void* stream, const Progress& progress, int64_t workspace) {
-  const bool rows = program.traversal() == Traversal::kRows;
-  OOC_ASSIGN(const Session::Turn turn,
-             session_->TakeTurn(rows ? "oocdnn_run_chain" : "oocdnn_run_chain_backward"));
-  return runner_.Run(program, operands, stream, progress, workspace);
-}
-
 Status Context::Run(const Problem& problem, const OperandViews& operands, void* stream,
                     const Progress& progress, const Scratch& scratch, int64_t workspace) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
   return group_ != nullptr ? group_->Run(problem, operands, stream, progress, workspace)
-                           : RunHere(problem, operands, stream, progress, scratch, workspace);
+                           : first().Run(problem, operands, stream, progress, scratch, workspace);
 }
 
 Status Context::Run(const Program& program, const std::vector<OperandViews>& operands, void* stream,
@@ -89,74 +90,37 @@ Status Context::Run(const Program& program, const std::vector<OperandViews>& ope
   Status status = CheckOperands(program, operands);
   if (status.ok()) {
     status = group_ != nullptr ? group_->Run(program, operands, stream, progress, workspace)
-                               : RunHere(program, operands, stream, progress, workspace);
+                               : first().Run(program, operands, stream, progress, workspace);
   }
   return status.ok() ? std::move(status) : std::move(status).With(TextOf(program));
-}
-
-Status Context::Await(void* stream) {
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
-  OOC_TRY(session_->Follow(stream).status());
-  return session_->Settle();
-}
-
-Result<double> Context::FloorOf(const Problem& problem, const OperandViews& operands) {
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_run"));
-  OperandViews tensors = operands;
-  OOC_TRY(LocateOperands(session_->device(), problem, &tensors));
-  const Terms terms = TermsOf(*session_, problem, tensors, kLimitOfContext);
-  return oocdnn::FloorOf(planner_.CallRequestFor(problem, terms), planner_.ProfileFor(problem));
-}
-
-Result<double> Context::FloorOf(const Problem& problem, const Placement& placement) {
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan"));
-  const Terms terms = TermsOf(*session_, problem, placement);
-  return oocdnn::FloorOf(planner_.CallRequestFor(problem, terms), planner_.ProfileFor(problem));
 }
 
 Result<double> Context::Price(const Program& program, const std::vector<OperandViews>& operands,
                               int64_t workspace) {
   const bool rows = program.traversal() == Traversal::kRows;
+  if (IsCalledByThisThread()) return NestedCall("oocdnn_price_chain");
   OOC_ASSIGN(const Session::Turn turn,
-             session_->TakeTurn(rows ? "oocdnn_price_chain" : "oocdnn_price_chain_backward"));
+             session().TakeTurn(rows ? "oocdnn_price_chain" : "oocdnn_price_chain_backward"));
   OOC_ASSIGN(const std::vector<OperandViews> tensors,
-             LocateOperands(session_->device(), program, operands));
+             LocateOperands(session().device(), program, operands));
   OOC_TRY(CheckFileMappings(program, tensors));
   if (program.front().shape.n == 0) return 0.0;
-  return planner_.Price(
-      program, TermsOf(*session_, program, tensors, session_->BudgetFor(tensors), workspace));
+  return planner().Price(
+      program, TermsOf(session(), program, tensors, session().BudgetFor(tensors), workspace));
 }
 
 Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
   OOC_TRY(CheckPlannable(problem));
-  return group_ != nullptr ? group_->Plan(problem, placement) : PlanHere(problem, placement);
-}
-
-Result<PlanSummary> Context::PlanHere(const Problem& problem, const Placement& placement) {
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan"));
-  const Terms terms = TermsOf(*session_, problem, placement);
-  Result<PlanPointer> plan = planner_.Lookup(problem, terms);
-  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
-  PlanReport report = *plan.value();
-  const Profile& profile = planner_.ProfileFor(problem);
-  if (report.remembered) AddOthers(profile, &report);
-  PlanSummary summary = SummaryOf(report, profile);
-  if (!session_->device().capabilities().reads_host && !OnDevice(problem, terms.tiers)) {
-    const Booking& booking = report.booking;
-    summary.host_bytes =
-        Staging::PageableBytes(booking.problem, booking.candidate, session_->options().host_cap);
-  }
-  return summary;
+  return group_ != nullptr ? group_->Plan(problem, placement) : first().Plan(problem, placement);
 }
 
 Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
                                    const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
-  OOC_TRY(NeedOneDevice("oocdnn_price"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_price"));
-  const Terms terms = TermsOf(*session_, problem, placement);
-  const PlanRequest request = planner_.CallRequestFor(problem, terms);
-  const Profile& profile = planner_.ProfileFor(problem);
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_price"));
+  const Terms terms = TermsOf(session(), problem, placement);
+  const PlanRequest request = planner().CallRequestFor(problem, terms);
+  const Profile& profile = planner().ProfileFor(problem);
   const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
   if (!priced.ok()) return Status(priced.status()).With(ToString(problem));
   return Summarize(request, profile, priced.value(), {}, {});
@@ -165,10 +129,9 @@ Result<PlanSummary> Context::Price(const Problem& problem, const Placement& plac
 Status Context::UsePlan(const Problem& problem, const Placement& placement,
                         const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
-  OOC_TRY(NeedOneDevice("oocdnn_use_plan"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_use_plan"));
-  const Terms terms = TermsOf(*session_, problem, placement);
-  return planner_.Prescribe(problem, terms, plan).With(ToString(problem));
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_use_plan"));
+  const Terms terms = TermsOf(session(), problem, placement);
+  return planner().Prescribe(problem, terms, plan).With(ToString(problem));
 }
 
 Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
@@ -180,12 +143,11 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
     return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
                  best, random, kMost);
   }
-  OOC_TRY(NeedOneDevice("oocdnn_candidates"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_candidates"));
-  const Terms terms = TermsOf(*session_, problem, placement);
-  PlanRequest request = WithoutBounce(planner_.CallRequestFor(problem, terms));
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_candidates"));
+  const Terms terms = TermsOf(session(), problem, placement);
+  PlanRequest request = WithoutBounce(planner().CallRequestFor(problem, terms));
   request.best = std::max(best, 1);
-  const Profile& profile = planner_.ProfileFor(problem);
+  const Profile& profile = planner().ProfileFor(problem);
   Result<PlanSearch> search = Search(request, profile);
   if (!search.ok()) return std::move(search).status().With(ToString(problem));
   std::vector<RankedCandidate>& found = search->ranked;
@@ -202,88 +164,80 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
 
 Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int64_t workspace) {
   OOC_TRY(Validate(problem));
-  OOC_TRY(NeedOneDevice("oocdnn_plan_in_core"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_plan_in_core"));
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_plan_in_core"));
   if (problem.shape.n == 0) return 0;  // there are no tiles
-  Terms terms = TermsInCore(*session_, problem);
+  Terms terms = TermsInCore(session(), problem);
   if (budget > 0) terms.budget = budget;
   if (workspace != kLimitOfContext) terms.workspace = workspace;
-  Result<PlanPointer> plan = planner_.Lookup(problem, terms);
+  Result<PlanPointer> plan = planner().Lookup(problem, terms);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   // Run looks for it by the scratch memory that it is given.
   terms.budget = std::max<int64_t>(plan.value()->booking.bytes, 1);
-  OOC_TRY(planner_.Keep(problem, terms, plan.value()));
-  return terms.budget + session_->device().capabilities().alignment;
+  OOC_TRY(planner().Keep(problem, terms, plan.value()));
+  return terms.budget + session().device().capabilities().alignment;
 }
 
 Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, BatchPolicy policy) {
   OOC_TRY(CheckPlannable(problem));
-  OOC_TRY(NeedOneDevice("oocdnn_measure_parts"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_measure_parts"));
-  const PlanRequest request = planner_.RequestFor(problem, TermsInCore(*session_, problem));
-  const Profile& profile = planner_.ProfileFor(problem);
-  OOC_TRY(session_->FreeArena());  // what is timed has its memory
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_measure_parts"));
+  const PlanRequest request = planner().RequestFor(problem, TermsInCore(session(), problem));
+  const Profile& profile = planner().ProfileFor(problem);
+  OOC_TRY(session().FreeArena());  // what is timed has its memory
   Result<std::vector<MicroBatch>> parts =
-      oocdnn::MeasureParts(session_->device(), request, profile, policy, &planner_.prepared());
+      oocdnn::MeasureParts(session().device(), request, profile, policy, &planner().prepared());
   if (!parts.ok()) return std::move(parts).status().With(ToString(problem));
   return parts;
 }
 
 Result<std::string> Context::Calibrate(const Progress& progress) {
-  OOC_TRY(NeedOneDevice("oocdnn_calibrate"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_calibrate"));
-  OOC_TRY(session_->FreeArena());
-  planner_.Forget();
-  MachineProfile& profile = planner_.Machine();
-  OOC_TRY(profile.Complete(session_->options().device, progress).With("measuring this machine"));
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_calibrate"));
+  OOC_TRY(session().FreeArena());
+  planner().Forget();
+  MachineProfile& profile = planner().Machine();
+  OOC_TRY(profile.Complete(session().options().device, progress).With("measuring this machine"));
   return profile.file();
 }
 
 Result<Refinement> Context::Refine(const Problem& problem,
                                    const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckPlannable(problem));
-  OOC_TRY(NeedOneDevice("oocdnn_refine"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_refine"));
-  const Terms terms = TermsOf(*session_, problem, Placement{});
-  OOC_ASSIGN(const PlanPointer plan, planner_.Lookup(problem, terms));
-  OOC_TRY(session_->Settle());
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_refine"));
+  const Terms terms = TermsOf(session(), problem, Placement{});
+  OOC_ASSIGN(const PlanPointer plan, planner().Lookup(problem, terms));
+  OOC_TRY(session().Settle());
   Result<Refinement> made =
-      planner_.Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);
+      planner().Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);
   if (!made.ok()) return std::move(made).status().With(ToString(problem));
-  planner_.Forget();
+  planner().Forget();
   return made;
 }
 
 // In the progress callback those of the call that is running, as far as it has come.
-CallStats Context::stats() { return group_ != nullptr ? group_->stats() : OwnStats(); }
-
-CallStats Context::OwnStats() {
-  if (session_->IsCalledByThisThread()) return runner_.stats();
-  const Session::Turn turn = session_->WaitForTurn();
-  return runner_.stats();
-}
+CallStats Context::stats() { return group_ != nullptr ? group_->stats() : first().stats(); }
 
 Status Context::Release() {
-  if (group_ != nullptr) OOC_TRY(group_->Release());
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_release"));
-  return session_->Release();
+  if (group_ != nullptr) return group_->Release();
+  OOC_ASSIGN(const Session::Turn turn, session().TakeTurn("oocdnn_release"));
+  return session().Release();
 }
 
 Result<std::string> Context::Trace() {
-  Device* const trace = session_->stack().trace;
+  Device* const trace = session().stack().trace;
   if (trace == nullptr) {
     return Error(Code::kUnsupported, "this context records no timeline; create it with trace on");
   }
-  OOC_TRY(NeedOneDevice("oocdnn_take_trace"));
-  OOC_ASSIGN(const Session::Turn turn, session_->TakeTurn("oocdnn_take_trace"));
+  OOC_ASSIGN(const Session::Turn turn, TakeOnlyTurn("oocdnn_take_trace"));
   return TakeTrace(*trace);
 }
 
 std::string Context::CheckReport() {
   std::string text;
-  if (session_->stack().check == nullptr) return text;
-  for (const std::string& report : CheckReports(*session_->stack().check)) text += report + "\n";
-  return group_ != nullptr ? text + group_->CheckReport() : text;
+  for (const auto& device : devices_) {
+    Device* const check = device->session().stack().check;
+    if (check == nullptr) continue;
+    for (const std::string& report : CheckReports(*check)) text += report + "\n";
+  }
+  return text;
 }
 
 }  // namespace oocdnn

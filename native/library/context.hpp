@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "library/device_group.hpp"
-#include "library/runner.hpp"
 #include "memory/host_memory.hpp"
 #include "model/search/micro_batch.hpp"
 
@@ -63,20 +62,20 @@ class Context {
 
   // See HostMemory. From any thread.
   Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) {
-    return HostMemory::Allocate(session_->stack().device, bytes);
+    return HostMemory::Allocate(session().stack().device, bytes);
   }
   Result<std::unique_ptr<HostMemory>> PinHost(void* data, int64_t bytes) {
-    return HostMemory::Pin(session_->stack().device, data, bytes);
+    return HostMemory::Pin(session().stack().device, data, bytes);
   }
 
   // See Session::AutoPinBytes.
-  [[nodiscard]] int64_t AutoPinBytes() const { return session_->AutoPinBytes(); }
+  [[nodiscard]] int64_t AutoPinBytes() const { return session().AutoPinBytes(); }
 
   CallStats stats();
   // True if the calling thread is inside a call on this context, as in a callback.
   [[nodiscard]] bool IsCalledByThisThread() const {
     const bool in_group = group_ != nullptr && group_->IsCalledByThisThread();
-    return in_group || session_->IsCalledByThisThread();
+    return in_group || session().IsCalledByThisThread();
   }
   Status Release();
   // Completes the machine's profile (MachineProfile::Complete), which later plans use; returns its
@@ -88,38 +87,26 @@ class Context {
   // The timeline so far as Chrome trace JSON; kUnsupported without a trace device.
   Result<std::string> Trace();
   // See PlanMemory::Report.
-  [[nodiscard]] Component ReportPlans() { return planner_.memory().Report(); }
+  [[nodiscard]] Component ReportPlans() { return planner().memory().Report(); }
   // The violations that the check device found, one a line; "" if there are none.
   std::string CheckReport();
   // The first one.
-  [[nodiscard]] const Device& device() const { return session_->device(); }
+  [[nodiscard]] const Device& device() const { return session().device(); }
   // "cuda:0", or of several devices "cuda:0,cuda:1".
   [[nodiscard]] const std::string& name() const;
-  [[nodiscard]] int64_t budget() const { return session_->budget(); }
-  [[nodiscard]] const ContextOptions& options() const { return session_->options(); }
+  [[nodiscard]] int64_t budget() const { return session().budget(); }
+  [[nodiscard]] const ContextOptions& options() const { return session().options(); }
 
  private:
-  friend class DeviceGroup;
+  explicit Context(std::vector<std::unique_ptr<DeviceContext>> devices);
+  [[nodiscard]] DeviceContext& first() { return *devices_.front(); }
+  [[nodiscard]] Session& session() { return first().session(); }
+  [[nodiscard]] const Session& session() const { return devices_.front()->session(); }
+  [[nodiscard]] Planner& planner() { return first().planner(); }
+  // The turn of the only device; kUnsupported if there are several.
+  Result<Session::Turn> TakeOnlyTurn(const char* function);
 
-  explicit Context(std::unique_ptr<Session> session);
-  // Run on this device alone. The operands were checked.
-  Status RunHere(const Problem& problem, const OperandViews& operands, void* stream,
-                 const Progress& progress, const Scratch& scratch, int64_t workspace);
-  Status RunHere(const Program& program, const std::vector<OperandViews>& operands, void* stream,
-                 const Progress& progress, int64_t workspace);
-  // Waits for the work in a stream of the caller's.
-  Status Await(void* stream);
-  // No plan takes less, by the machine's profile. Of operands, or of a placement.
-  Result<double> FloorOf(const Problem& problem, const OperandViews& operands);
-  Result<double> FloorOf(const Problem& problem, const Placement& placement);
-  Result<PlanSummary> PlanHere(const Problem& problem, const Placement& placement);
-  CallStats OwnStats();
-  // kUnsupported if there are several devices.
-  [[nodiscard]] Status NeedOneDevice(const char* function) const;
-
-  std::unique_ptr<Session> session_;
-  Planner planner_;
-  Runner runner_;
+  std::vector<std::unique_ptr<DeviceContext>> devices_;
   std::unique_ptr<DeviceGroup> group_;  // null for one device
 };
 

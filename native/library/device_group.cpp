@@ -14,22 +14,23 @@
 #include "base/checked.hpp"
 #include "base/guarded.hpp"
 #include "exec/host_worker.hpp"
-#include "library/context.hpp"
-#include "library/locate.hpp"
+#include "store/plan_key.hpp"
 
 namespace oocdnn {
 namespace {
 
-constexpr int kMostCuts = 6;     // of a problem; each has plans of its own
-constexpr double kWorth = 1.05;  // a call takes so many times as long as with other shares
+constexpr int kMostCuts = 6;          // of a problem; each has plans of its own
+constexpr double kWorthwhile = 1.05;  // a call takes so many times as long as with other shares
 constexpr double kLeastSeconds = 1e-9, kMostSeconds = 1e9;
-constexpr std::chrono::milliseconds kLook{20};  // between looks at a caller who may interrupt
+constexpr double kLeastRate = 1e-9;  // of a device without a share: it stays without one
+// The time between two reports of progress on a thread that waits for the other devices.
+constexpr std::chrono::milliseconds kReportEvery{20};
 
-// The views of a share, which begin elsewhere.
-OperandViews Moved(const OperandViews& operands, const SharedProblem& part) {
-  OperandViews moved = operands;
+// The views of a share.
+OperandViews ViewsOf(const OperandViews& operands, const SharedProblem& part) {
+  OperandViews views = operands;
   for (size_t o = 0; o < kOperands; ++o) {
-    TensorView& tensor = moved[o];
+    TensorView& tensor = views[o];
     const int64_t bytes = Mul(part.offset[o], SizeOf(tensor.dtype));
     if (tensor.in_file()) {
       tensor.location.offset = Add(tensor.location.offset, bytes);
@@ -37,7 +38,7 @@ OperandViews Moved(const OperandViews& operands, const SharedProblem& part) {
       tensor.data = static_cast<char*>(tensor.data) + bytes;
     }
   }
-  return moved;
+  return views;
 }
 
 template <class T>
@@ -64,70 +65,80 @@ void AddTo(const TensorView& view, const void* part, const Dims& dims) {
   }
 }
 
-// Whether the operands are read and written in the order of the caller's stream. None of them may
-// be on a device, from where shares would cross to all others.
-Result<bool> IsOrdered(Device& device, const Problem& problem, OperandViews tensors,
-                       const Inner& inner = {}) {
-  OOC_TRY(LocateOperands(device, problem, &tensors, inner));
-  bool ordered = false;
-  for (int o = 0; o < kOperands; ++o) {
-    const auto operand = static_cast<Operand>(o);
-    if (!problem.Has(operand) || inner[static_cast<size_t>(o)]) continue;
-    const Tier tier = tensors[static_cast<size_t>(o)].location.tier;
-    ordered = ordered || IsReached(tier);
-    if (tier == Tier::kDevice) {
-      return Error(Code::kUnsupported,
-                   "%s lies on a device, and a context of several devices reads and writes host "
-                   "memory and files: copy it there, or take a context of one device",
-                   Name(operand, problem.direction));
-    }
-  }
-  return ordered;
+Status CheckDivisible(const Problem& problem) {
+  if (!problem.also.any()) return {};
+  return Error(Code::kUnsupported,
+               "joint gradients on several devices: compute each gradient by a call of its own");
 }
 
-bool Takes(const std::vector<Share>& shares, size_t device) { return shares[device].length() > 0; }
+// "cuda:1 (device 2 of 2)"
+std::string NameOf(const std::vector<DeviceContext*>& devices, size_t device) {
+  return Format("%s (device %zu of %zu)",
+                devices[device]->session().device().capabilities().name.c_str(), device + 1,
+                devices.size());
+}
+
+bool HasShare(const std::vector<Share>& shares, size_t device) {
+  return shares[device].length() > 0;
+}
+
+// The first device that has a share, whose sums are the caller's.
+size_t FirstOf(const std::vector<Share>& shares) {
+  size_t device = 0;
+  while (device + 1 < shares.size() && !HasShare(shares, device)) ++device;
+  return device;
+}
 
 }  // namespace
 
 // One thread for each device but the first. Threads do not survive a fork.
 struct DeviceGroup::Workers {
-  explicit Workers(size_t count) : threads(count) {}
+  explicit Workers(size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      threads.push_back(std::make_unique<HostWorker>("oocdnn-share"));
+  }
   const pid_t process = getpid();
-  std::vector<HostWorker> threads;
+  std::vector<std::unique_ptr<HostWorker>> threads;
 };
 
-// The shares of a call. Progress of all of them is reported on the calling thread.
-class DeviceGroup::Shares {
+// The shares of a call while they run. Progress of all of them is reported on the calling thread.
+// The destructor stops those that still run and waits for them, as where a callback ends the
+// calling thread.
+class DeviceGroup::RunningShares {
  public:
-  Shares(size_t count, const Progress& progress) : progress_(progress), devices_(count) {}
-
-  // Of the share of a device; false ends it.
-  [[nodiscard]] Progress ProgressOf(size_t device) {
-    return [this, device](int64_t done, int64_t total) {
-      devices_[device].done = done;
-      devices_[device].total = total;
-      return device == 0 ? Report() : !stopped_;
-    };
+  RunningShares(const std::vector<DeviceContext*>& devices, const RunShare& run,
+                const Progress& progress)
+      : contexts_(devices), run_(run), progress_(progress), devices_(devices.size()) {}
+  ~RunningShares() {
+    stopped_ = true;
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ended_ == begun_; });
   }
-  void Begin() { ++running_; }
-  // A share that fails stops the others.
-  void End(Status status) {
-    const std::lock_guard lock(mutex_);
-    --running_;
-    if (!status.ok()) {
-      stopped_ = true;
-      const bool stops = status.code() == Code::kInterrupted;
-      if (first_.ok() || (first_.code() == Code::kInterrupted && !stops)) {
-        first_ = std::move(status);
-      }
+  RunningShares(const RunningShares&) = delete;
+  RunningShares& operator=(const RunningShares&) = delete;
+
+  void Begin(size_t device, HostWorker& worker) {
+    const auto begun = worker.Submit([this, device]() -> Status {
+      End(RunOne(device));
+      return {};
+    });
+    if (begun.ok()) {
+      const std::lock_guard lock(mutex_);
+      ++begun_;
+      devices_[device].runs = true;
+    } else {
+      Note(begun.status());
     }
-    ended_.notify_all();
+  }
+  void RunHere(size_t device) {
+    devices_[device].runs = true;
+    Note(RunOne(device));
   }
   // Waits for all, and returns the first failure.
   Status Wait() {
     std::unique_lock lock(mutex_);
-    while (running_ > 0) {
-      ended_.wait_for(lock, kLook);
+    while (ended_ < begun_) {
+      changed_.wait_for(lock, kReportEvery);
       lock.unlock();
       Report();
       lock.lock();
@@ -137,38 +148,84 @@ class DeviceGroup::Shares {
 
  private:
   struct Tiles {
-    std::atomic<int64_t> done = 0, total = 0;
+    bool runs = false;
+    int64_t done = 0, total = 0;
   };
 
+  Status RunOne(size_t device) {
+    return Guarded([&]() -> Status {
+      Status status = run_(device, ProgressOf(device));
+      if (status.ok()) return status;
+      return std::move(status).With(NameOf(contexts_, device));
+    });
+  }
+  // The progress of one device; false ends its share.
+  Progress ProgressOf(size_t device) {
+    return [this, device](int64_t done, int64_t total) {
+      {
+        const std::lock_guard lock(mutex_);
+        devices_[device].done = done;
+        devices_[device].total = total;
+      }
+      return device == 0 ? Report() : !stopped_;
+    };
+  }
+  // A share that fails stops the others.
+  void Note(Status status) {
+    if (status.ok()) return;
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    const bool interrupted = status.code() == Code::kInterrupted;
+    if (first_.ok() || (first_.code() == Code::kInterrupted && !interrupted)) {
+      first_ = std::move(status);
+    }
+  }
+  void End(Status status) {
+    Note(std::move(status));
+    const std::lock_guard lock(mutex_);
+    ++ended_;
+    changed_.notify_all();
+  }
+  // All tiles of all devices that run; no total while one of them has none.
+  Tiles Sum() {
+    const std::lock_guard lock(mutex_);
+    Tiles sum;
+    for (const Tiles& device : devices_) {
+      if (!device.runs) continue;
+      if (device.total == 0) return {};
+      sum.done += device.done;
+      sum.total += device.total;
+    }
+    return sum;
+  }
   // False if the caller or a failure ends the call.
   bool Report() {
-    if (stopped_ || !progress_) return !stopped_;
-    int64_t done = 0, total = 0;
-    for (const Tiles& device : devices_) {
-      done += device.done;
-      total += device.total;
+    const Tiles sum = Sum();
+    const bool reports = progress_ && sum.total > 0 && !stopped_;
+    if (reports && !progress_(sum.done, sum.total)) {
+      Note(Error(Code::kInterrupted, "the progress callback ended the call"));
     }
-    if (!progress_(done, total)) stopped_ = true;
     return !stopped_;
   }
 
+  const std::vector<DeviceContext*>& contexts_;
+  const RunShare& run_;
   const Progress& progress_;
-  std::vector<Tiles> devices_;
   std::mutex mutex_;
-  std::condition_variable ended_;
-  int running_ = 0;
+  std::condition_variable changed_;
+  std::vector<Tiles> devices_;
+  int begun_ = 0, ended_ = 0;  // shares of workers
   std::atomic<bool> stopped_ = false;
   Status first_;
 };
 
-DeviceGroup::DeviceGroup(Context& first, std::vector<std::unique_ptr<Context>> others,
-                         std::vector<std::string> names)
-    : others_(std::move(others)), devices_{&first}, names_(std::move(names)) {
-  for (const auto& other : others_) devices_.push_back(other.get());
-  for (const std::string& name : names_) name_ += (name_.empty() ? "" : ",") + name;
-  workers_ = std::make_unique<Workers>(others_.size());
-  sums_.resize(devices_.size());
-  seconds_.resize(devices_.size());
+DeviceGroup::DeviceGroup(const std::vector<std::unique_ptr<DeviceContext>>& devices)
+    : sums_(devices.size()), seconds_(devices.size()) {
+  for (const auto& device : devices) {
+    devices_.push_back(device.get());
+    name_ += (name_.empty() ? "" : ",") + device->session().device().capabilities().name;
+  }
+  workers_ = std::make_unique<Workers>(devices_.size() - 1);
 }
 
 DeviceGroup::~DeviceGroup() {
@@ -180,33 +237,37 @@ Result<std::unique_lock<ProcessLock>> DeviceGroup::Begin() {
   std::unique_lock<ProcessLock> turn(turn_);
   if (workers_->process != getpid()) {
     static_cast<void>(workers_.release());  // its threads ended with the fork
-    workers_ = std::make_unique<Workers>(others_.size());
+    workers_ = std::make_unique<Workers>(devices_.size() - 1);
   }
-  stats_ = CallStats{};
   return turn;
 }
 
-Status DeviceGroup::RunAll(const std::vector<Share>& shares, const Progress& progress,
-                           const RunShare& run) {
-  Shares running(devices_.size(), progress);
-  const auto run_one = [&](size_t device) {
-    Status status = Guarded([&] { return run(device, running.ProgressOf(device)); });
-    running.End(status.ok() ? std::move(status) : std::move(status).With(names_[device]));
-    return Status();
-  };
-  for (size_t device = 0; device < devices_.size(); ++device) {
-    if (Takes(shares, device)) running.Begin();
+// A GPU's stream can be waited for on that GPU only, so the first device that reaches an operand
+// waits.
+Status DeviceGroup::LookAt(const Problem& problem, const OperandViews& operands, void* stream,
+                           std::vector<Terms>* terms, const Inner& inner) {
+  bool awaited = false;
+  for (DeviceContext* const device : devices_) {
+    OOC_ASSIGN(const OperandViews tensors, device->Locate(problem, operands, inner));
+    bool reached = false;
+    for (size_t o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      if (!problem.Has(operand) || inner[o]) continue;
+      if (tensors[o].location.tier == Tier::kDevice) {
+        return Error(Code::kUnsupported,
+                     "%s lies on a device, and a context of several devices reads and writes host "
+                     "memory and files: copy it there, or take a context of one device",
+                     Name(operand, problem.direction));
+      }
+      reached = reached || IsReached(tensors[o].location.tier);
+    }
+    if (reached && !awaited) {
+      OOC_TRY(device->Await(stream));
+      awaited = true;
+    }
+    terms->push_back(TermsOf(device->session(), problem, tensors, kLimitOfContext));
   }
-  for (size_t device = 1; device < devices_.size(); ++device) {
-    if (!Takes(shares, device)) continue;
-    const auto begun =
-        workers_->threads[device - 1].Submit([&run_one, device] { return run_one(device); });
-    if (!begun.ok()) running.End(begun.status());
-  }
-  if (Takes(shares, 0)) static_cast<void>(run_one(0));
-  Status status = running.Wait();
-  for (HostWorker& worker : workers_->threads) static_cast<void>(worker.Finish());
-  return status;
+  return {};
 }
 
 std::vector<Share> DeviceGroup::Whole(const Problem& problem) const {
@@ -216,71 +277,91 @@ std::vector<Share> DeviceGroup::Whole(const Problem& problem) const {
   return shares;
 }
 
-template <class Where>
-Result<std::vector<double>> DeviceGroup::RatesOf(const Problem& problem, const Where& where) {
+Result<std::vector<double>> DeviceGroup::RatesOf(const Problem& problem,
+                                                 const std::vector<Terms>& terms) {
   std::vector<double> rates;
   for (size_t device = 0; device < devices_.size(); ++device) {
-    Result<double> floor = devices_[device]->FloorOf(problem, where);
-    if (!floor.ok()) return std::move(floor).status().With(names_[device]);
+    Result<double> floor = devices_[device]->FloorOf(problem, terms[device]);
+    if (!floor.ok()) return std::move(floor).status().With(NameOf(devices_, device));
     rates.push_back(1.0 / std::clamp(floor.value(), kLeastSeconds, kMostSeconds));
   }
   return rates;
 }
 
-// Sums are added in memory that the host reaches.
-template <class Where>
-Result<DeviceGroup::Known*> DeviceGroup::KnownOf(const Problem& problem, const Where& where,
-                                                 bool in_file) {
-  const std::string key = ToString(problem) + (in_file ? " file" : "");
-  if (Known* const known = known_.Find(key)) return known;
-  OOC_ASSIGN(const std::vector<double> rates, RatesOf(problem, where));
-  const bool adds = !devices_.front()->options().reproducible && !in_file;
-  Known known{CutInShares(problem, rates, adds)};
-  if (known.shares.empty()) known = {Whole(problem), kMostCuts};
-  return &known_.Put(key, std::move(known));
+// Sums are added by the host, in memory.
+Result<DeviceGroup::Division*> DeviceGroup::DivisionOf(const Problem& problem,
+                                                       const std::vector<Terms>& terms,
+                                                       bool output_in_file) {
+  const Terms& first = terms.front();
+  const std::string key = KeyOf(problem, first.tiers, first.in_place, first.workspace);
+  if (Division* const known = divisions_.Find(key)) return known;
+  OOC_ASSIGN(const std::vector<double> rates, RatesOf(problem, terms));
+  const bool adds = !devices_.front()->session().options().reproducible && !output_in_file;
+  Division division{CutInShares(problem, rates, adds)};
+  if (division.shares.empty()) division = {Whole(problem), kMostCuts};
+  return &divisions_.Put(key, std::move(division));
 }
 
-// The rate of a device without a share is not known again: it stays without one.
-void DeviceGroup::Balance(const Problem& problem, Known* known) const {
-  if (known->cuts >= kMostCuts || ++known->calls < 2) return;
-  const double now = stats_.run.seconds;
-  if (known->best.empty() || now < known->seconds) {
-    known->best = known->shares;
-    known->seconds = now;
+void DeviceGroup::Balance(const Problem& problem, Division* division) const {
+  if (division->cuts >= kMostCuts || ++division->calls < 2) return;
+  const double took = stats_.run.seconds;
+  if (division->best.empty() || took < division->seconds) {
+    division->best = division->shares;
+    division->seconds = took;
   }
   std::vector<double> rates;
   for (size_t device = 0; device < devices_.size(); ++device) {
-    const double length = static_cast<double>(known->shares[device].length());
+    const auto length = static_cast<double>(division->shares[device].length());
     const double seconds = std::clamp(seconds_[device], kLeastSeconds, kMostSeconds);
-    rates.push_back(length > 0 ? length / seconds : kLeastSeconds);
+    rates.push_back(length > 0 ? length / seconds : kLeastRate);
   }
-  std::vector<Share> shares = CutInShares(problem, known->shares.front().axis, rates);
-  double then = 0.0;
-  for (size_t device = 0; device < devices_.size(); ++device) {
-    then = std::max(then, static_cast<double>(shares[device].length()) / rates[device]);
+  std::vector<Share> shares = CutInShares(problem, division->shares.front().axis, rates);
+  double predicted = 0.0;
+  for (size_t device = 0; device < shares.size(); ++device) {
+    predicted = std::max(predicted, static_cast<double>(shares[device].length()) / rates[device]);
   }
-  if (now < kWorth * then) return;
-  known->calls = 0;
-  ++known->cuts;
-  known->shares = known->cuts < kMostCuts ? std::move(shares) : known->best;
+  const bool better = !shares.empty() && took >= kWorthwhile * predicted;
+  if (!better && took < kWorthwhile * division->seconds) return;
+  division->calls = 0;
+  ++division->cuts;
+  if (!better) division->cuts = kMostCuts;
+  division->shares = division->cuts < kMostCuts ? std::move(shares) : division->best;
 }
 
-Result<void*> DeviceGroup::ReserveSums(size_t device, int64_t bytes) {
-  Sums& sums = sums_[device];
-  if (sums.bytes < bytes) {
+Status DeviceGroup::ReserveSums(const std::vector<Share>& shares, int64_t bytes) {
+  for (size_t device = FirstOf(shares) + 1; device < devices_.size(); ++device) {
+    Sums& sums = sums_[device];
+    if (!HasShare(shares, device) || sums.bytes >= bytes) continue;
     sums = {};
-    OOC_ASSIGN(sums.memory, devices_[device]->AllocateHost(bytes));
+    OOC_ASSIGN(sums.memory,
+               HostMemory::Allocate(devices_[device]->session().stack().device, bytes));
     sums.bytes = bytes;
   }
-  return sums.memory->data();
+  return {};
+}
+
+Status DeviceGroup::RunAll(const std::vector<Share>& shares, const Progress& progress,
+                           const RunShare& run) {
+  stats_ = CallStats{};
+  Status status;
+  {
+    RunningShares running(devices_, run, progress);
+    for (size_t device = 1; device < devices_.size(); ++device) {
+      if (HasShare(shares, device)) running.Begin(device, *workers_->threads[device - 1]);
+    }
+    if (HasShare(shares, 0)) running.RunHere(0);
+    status = running.Wait();
+  }
+  Collect(shares);
+  return status;
 }
 
 void DeviceGroup::Collect(const std::vector<Share>& shares) {
   double longest = 0.0;
   for (size_t device = 0; device < devices_.size(); ++device) {
     seconds_[device] = 0.0;
-    if (!Takes(shares, device)) continue;
-    const CallStats one = devices_[device]->OwnStats();
+    if (!HasShare(shares, device)) continue;
+    const CallStats one = devices_[device]->stats();
     seconds_[device] = one.run.seconds;
     longest = std::max(longest, one.run.seconds);
     if (stats_.engine.empty()) {
@@ -300,95 +381,89 @@ void DeviceGroup::Collect(const std::vector<Share>& shares) {
 
 Status DeviceGroup::Run(const Problem& problem, const OperandViews& operands, void* stream,
                         const Progress& progress, int64_t workspace) {
+  OOC_TRY(CheckDivisible(problem));
   OOC_ASSIGN(const auto turn, Begin());
-  Context& first_device = *devices_.front();
-  OOC_ASSIGN(const bool ordered, IsOrdered(first_device.session_->device(), problem, operands));
-  if (ordered) OOC_TRY(first_device.Await(stream));
-  if (problem.also.any()) {
-    return Error(Code::kUnsupported,
-                 "joint gradients on several devices: compute each gradient by a call of its own");
-  }
+  std::vector<Terms> terms;
+  OOC_TRY(LookAt(problem, operands, stream, &terms));
   if (problem.shape.n == 0) {
-    return first_device.RunHere(problem, operands, nullptr, progress, {}, workspace);
+    return devices_.front()->Run(problem, operands, nullptr, progress, {}, workspace);
   }
+  const bool in_file = operands[static_cast<size_t>(Index(problem.output()))].in_file();
+  OOC_ASSIGN(Division* const division, DivisionOf(problem, terms, in_file));
+  Status status = RunDivided(problem, operands, division->shares, progress, workspace);
+  if (!status.ok()) return std::move(status).With(ToString(problem));
+  Balance(problem, division);
+  return {};
+}
+
+Status DeviceGroup::RunDivided(const Problem& problem, const OperandViews& operands,
+                               const std::vector<Share>& shares, const Progress& progress,
+                               int64_t workspace) {
   const auto output = static_cast<size_t>(Index(problem.output()));
-  OOC_ASSIGN(Known* const known, KnownOf(problem, operands, operands[output].in_file()));
-  const std::vector<Share>& shares = known->shares;
+  const Dims dims = problem.DimsOf(problem.output());
   const bool adds = AddsUp(problem, shares.front().axis);
-  const auto first = std::find_if(shares.begin(), shares.end(),
-                                  [](const Share& share) { return share.length() > 0; });
-  const auto summing = static_cast<size_t>(first - shares.begin());
-  if (adds) {  // before anything runs
-    for (size_t device = summing + 1; device < devices_.size(); ++device) {
-      if (!Takes(shares, device)) continue;
-      OOC_TRY(ReserveSums(device, problem.BytesOf(problem.output())).status());
-    }
-  }
+  const size_t first = FirstOf(shares);
+  if (adds) OOC_TRY(ReserveSums(shares, problem.BytesOf(problem.output())));
   OOC_TRY(RunAll(shares, progress, [&](size_t device, const Progress& within) -> Status {
     SharedProblem part = ProblemOf(problem, shares[device]);
-    OperandViews tensors = Moved(operands, part);
-    if (adds && device != summing) {
+    OperandViews tensors = ViewsOf(operands, part);
+    if (adds && device != first) {
       tensors[output].data = sums_[device].memory->data();
-      tensors[output].stride = DenseStrides(problem.DimsOf(problem.output()));
-      part.problem.stride[output] = tensors[output].stride;
+      tensors[output].stride = part.problem.stride[output] = DenseStrides(dims);
     }
-    return devices_[device]->RunHere(part.problem, tensors, nullptr, within, {}, workspace);
+    return devices_[device]->Run(part.problem, tensors, nullptr, within, {}, workspace);
   }));
-  Collect(shares);
-  for (size_t device = summing + 1; adds && device < devices_.size(); ++device) {
-    if (!Takes(shares, device)) continue;
-    AddTo(operands[output], sums_[device].memory->data(), problem.DimsOf(problem.output()));
+  for (size_t device = first + 1; adds && device < devices_.size(); ++device) {
+    if (HasShare(shares, device)) AddTo(operands[output], sums_[device].memory->data(), dims);
   }
-  Balance(problem, known);
   return {};
 }
 
 Status DeviceGroup::Run(const Program& program, const std::vector<OperandViews>& operands,
                         void* stream, const Progress& progress, int64_t workspace) {
   OOC_ASSIGN(const auto turn, Begin());
-  Context& first = *devices_.front();
+  std::vector<Terms> terms;  // of the first node, then of the others
   for (size_t i = 0; i < program.size(); ++i) {
-    OOC_ASSIGN(const bool ordered,
-               IsOrdered(first.session_->device(), program[i], operands[i], program.PassedTo(i)));
-    if (ordered) OOC_TRY(first.Await(stream));
+    OOC_TRY(LookAt(program[i], operands[i], stream, &terms, program.PassedTo(i)));
   }
   const Problem& front = program.front();
-  if (program.traversal() != Traversal::kRows || front.shape.n == 0) {
-    Status status = first.RunHere(program, operands, nullptr, progress, workspace);
-    Collect(Whole(front));
-    return status;
+  std::vector<Share> shares = Whole(front);
+  if (program.traversal() == Traversal::kRows && front.shape.n > 1) {
+    OOC_ASSIGN(const std::vector<double> rates, RatesOf(front, terms));
+    shares = CutInShares(front, Axis::kN, rates);
   }
-  OOC_ASSIGN(const std::vector<double> rates, RatesOf(front, operands.front()));
-  const std::vector<Share> shares = CutInShares(front, Axis::kN, rates);
-  OOC_TRY(RunAll(shares, progress, [&](size_t device, const Progress& within) -> Status {
+  return RunAll(shares, progress, [&](size_t device, const Progress& within) -> Status {
     const Share& share = shares[device];
     std::vector<OperandViews> tensors;
     tensors.reserve(program.size());
     for (size_t i = 0; i < program.size(); ++i) {
-      tensors.push_back(Moved(operands[i], ProblemOf(program[i], share)));
+      tensors.push_back(ViewsOf(operands[i], ProblemOf(program[i], share)));
     }
     const Program part = ProgramOf(program, share.begin, share.end);
-    return devices_[device]->RunHere(part, tensors, nullptr, within, workspace);
-  }));
-  Collect(shares);
-  return {};
+    return devices_[device]->Run(part, tensors, nullptr, within, workspace);
+  });
 }
 
 Result<PlanSummary> DeviceGroup::Plan(const Problem& problem, const Placement& placement) {
-  if (IsCalledByThisThread()) return NestedCall("oocdnn_plan");
-  const std::lock_guard turn(turn_);
+  OOC_TRY(CheckDivisible(problem));
+  OOC_ASSIGN(const auto turn, Begin());
+  std::vector<Terms> terms;
+  terms.reserve(devices_.size());
+  for (DeviceContext* const device : devices_) {
+    terms.push_back(TermsOf(device->session(), problem, placement));
+  }
   const Tier output = placement.tiers[static_cast<size_t>(Index(problem.output()))];
-  OOC_ASSIGN(const Known* const known, KnownOf(problem, placement, output == Tier::kFile));
+  OOC_ASSIGN(const Division* const division, DivisionOf(problem, terms, output == Tier::kFile));
   Result<PlanSummary> longest = Error(Code::kInternal, "no device has a share");
   for (size_t device = 0; device < devices_.size(); ++device) {
-    const Share& share = known->shares[device];
+    const Share& share = division->shares[device];
     if (share.length() == 0) continue;
-    Result<PlanSummary> plan =
-        devices_[device]->PlanHere(ProblemOf(problem, share).problem, placement);
-    if (!plan.ok()) return std::move(plan).status().With(names_[device]);
+    const std::string name = NameOf(devices_, device);
+    Result<PlanSummary> plan = devices_[device]->Plan(ProblemOf(problem, share).problem, placement);
+    if (!plan.ok()) return std::move(plan).status().With(name);
     if (longest.ok() && plan->cost.seconds <= longest->cost.seconds) continue;
     plan->description =
-        Format("%s computes %lld to %lld on axis %s\n%s", names_[device].c_str(),
+        Format("%s computes %lld to %lld on axis %s\n%s", name.c_str(),
                static_cast<long long>(share.begin), static_cast<long long>(share.end),
                Name(share.axis), plan->description.c_str());
     longest = std::move(plan);
@@ -397,22 +472,21 @@ Result<PlanSummary> DeviceGroup::Plan(const Problem& problem, const Placement& p
 }
 
 CallStats DeviceGroup::stats() {
-  if (IsCalledByThisThread()) return stats_;
+  if (IsCalledByThisThread()) {
+    const bool runs_here = devices_.front()->session().IsCalledByThisThread();
+    return runs_here ? devices_.front()->stats() : stats_;
+  }
   const std::lock_guard turn(turn_);
   return stats_;
 }
 
-std::string DeviceGroup::CheckReport() {
-  std::string text;
-  for (const auto& other : others_) text += other->CheckReport();
-  return text;
-}
-
 Status DeviceGroup::Release() {
-  if (IsCalledByThisThread()) return NestedCall("oocdnn_release");
-  const std::lock_guard turn(turn_);
+  OOC_ASSIGN(const auto turn, Begin());
   for (Sums& sums : sums_) sums = {};
-  for (const auto& other : others_) OOC_TRY(other->Release());
+  for (DeviceContext* const device : devices_) {
+    OOC_ASSIGN(const Session::Turn own, device->session().TakeTurn("oocdnn_release"));
+    OOC_TRY(device->session().Release());
+  }
   return {};
 }
 

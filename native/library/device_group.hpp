@@ -10,75 +10,77 @@
 #include "base/process_lock.hpp"
 #include "base/recent.hpp"
 #include "geom/share.hpp"
-#include "library/runner.hpp"
+#include "library/device_context.hpp"
 #include "memory/host_memory.hpp"
 
 namespace oocdnn {
 
-class Context;
-
 class DeviceGroup {
  public:
-  // `first`, which owns the group, must outlive it. `names` of all devices, as the caller wrote
-  // them.
-  DeviceGroup(Context& first, std::vector<std::unique_ptr<Context>> others,
-              std::vector<std::string> names);
+  // The devices must outlive the group.
+  explicit DeviceGroup(const std::vector<std::unique_ptr<DeviceContext>>& devices);
   ~DeviceGroup();
 
-  // Runs a call to its end. Operands are in host memory or in files: kUnsupported for one on a
-  // device. What cannot be cut runs on the first device. If a device fails, the error names it, and
-  // the others stop at their next tile.
+  // Runs a call to its end. kUnsupported for operands on a device, and for joint gradients. What
+  // cannot be cut otherwise runs on the first device. If a device fails, the error names it, and
+  // the others stop at their next tile. Progress is reported as soon as all devices have a plan,
+  // and every few milliseconds at the end while one of them still computes.
   Status Run(const Problem& problem, const OperandViews& operands, void* stream,
              const Progress& progress, int64_t workspace);
-  // A program of rows is cut along its samples; others run on the first device.
+  // A program of rows is cut along its samples; another one runs on the first device.
   Status Run(const Program& program, const std::vector<OperandViews>& operands, void* stream,
              const Progress& progress, int64_t workspace);
-  // Of the last call: sums over the devices, and the longest of their times.
-  [[nodiscard]] CallStats stats();
   // The plan of the share that takes longest, for operands at this placement.
   Result<PlanSummary> Plan(const Problem& problem, const Placement& placement);
-  // Of all devices but the first, see Context.
+  // The last call: tiles, bytes, allocations and the seconds of stages are sums over the devices;
+  // the call's seconds, peak, budget and planning are the largest of any device; engine and split
+  // are the first device's. Within a callback, the first device's numbers so far.
+  [[nodiscard]] CallStats stats();
+  // Frees all memory of all devices.
   Status Release();
-  std::string CheckReport();
   // True if the calling thread is inside a call, as in a callback.
   [[nodiscard]] bool IsCalledByThisThread() const { return turn_.HeldByThisThread(); }
-  // The names, separated by commas.
+  // The names of the devices, separated by commas.
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
-  class Shares;  // of a call, while they run
+  class RunningShares;
   struct Workers;
   using RunShare = std::function<Status(size_t device, const Progress& progress)>;
-  // How a problem is cut, how often it was, and how the shares did.
-  struct Known {
+  // The shares of a problem, and how calls with them went.
+  struct Division {
     std::vector<Share> shares;
-    int cuts = 1, calls = 0;    // `calls`: with these shares
-    std::vector<Share> best{};  // the shares with the shortest call
-    double seconds = 0.0;       // of that call
+    int cuts = 1, calls = 0;       // `calls`: with these shares
+    std::vector<Share> best = {};  // the shares of the shortest call
+    double seconds = 0.0;          // of that call
   };
 
   // The turn of the group.
   Result<std::unique_lock<ProcessLock>> Begin();
-  // Operands or a placement.
-  template <class Where>
-  Result<Known*> KnownOf(const Problem& problem, const Where& where, bool in_file);
-  template <class Where>
-  Result<std::vector<double>> RatesOf(const Problem& problem, const Where& where);
+  // Waits for the caller's stream if an operand is read or written in its order; kUnsupported if
+  // one lies on a device. `terms` become those of the devices.
+  Status LookAt(const Problem& problem, const OperandViews& operands, void* stream,
+                std::vector<Terms>* terms, const Inner& inner = {});
+  // The remembered division, or one by the floors of the devices. It is valid until the next one is
+  // asked for.
+  Result<Division*> DivisionOf(const Problem& problem, const std::vector<Terms>& terms,
+                               bool output_in_file);
+  Result<std::vector<double>> RatesOf(const Problem& problem, const std::vector<Terms>& terms);
   // Cuts a problem anew if the seconds of its shares say that this is worth it. The first call with
   // new shares plans them and takes memory, so the second one counts.
-  void Balance(const Problem& problem, Known* known) const;
+  void Balance(const Problem& problem, Division* division) const;
+  Status RunDivided(const Problem& problem, const OperandViews& operands,
+                    const std::vector<Share>& shares, const Progress& progress, int64_t workspace);
   // Runs the shares of the devices that have one, the first device's on this thread.
   Status RunAll(const std::vector<Share>& shares, const Progress& progress, const RunShare& run);
-  // For the sums of a device but the first.
-  Result<void*> ReserveSums(size_t device, int64_t bytes);
+  // Memory for the sums of each device but the first that has a share.
+  Status ReserveSums(const std::vector<Share>& shares, int64_t bytes);
   // The whole problem on the first device.
   [[nodiscard]] std::vector<Share> Whole(const Problem& problem) const;
-  // The statistics of the devices that ran a share.
+  // Takes over the statistics of the devices that have a share.
   void Collect(const std::vector<Share>& shares);
 
-  std::vector<std::unique_ptr<Context>> others_;
-  std::vector<Context*> devices_;
-  std::vector<std::string> names_;
+  std::vector<DeviceContext*> devices_;
   std::string name_;
   ProcessLock turn_;
   std::unique_ptr<Workers> workers_;
@@ -88,8 +90,8 @@ class DeviceGroup {
   };
   std::vector<Sums> sums_;
   static constexpr size_t kProblemsKept = 512;
-  Recent<std::string, Known, std::hash<std::string>> known_{kProblemsKept};
-  std::vector<double> seconds_;  // of each device's share
+  Recent<std::string, Division, std::hash<std::string>> divisions_{kProblemsKept};
+  std::vector<double> seconds_;  // of each device's share in the last call
   CallStats stats_;
 };
 

@@ -16,6 +16,7 @@ from python.support import assert_equal, integers
 import oocdnn
 from oocdnn import Context, Link
 
+ONE_OF_TWO = r"cpu \(device [12] of 2\): "
 # The wires of the devices; 0: none, the device shares the host's memory.
 LINKS = st.lists(st.sampled_from([0, 1, 2, 4]), min_size=2, max_size=4)
 
@@ -90,9 +91,32 @@ def test_a_filter_gradient_is_the_sum_of_shares() -> None:
         assert_equal(found, one.conv_backward_filter(x, dy, (4, 4, 3, 3)) - old)
 
 
-def test_sums_of_16_bits_are_rounded_once() -> None:
+@pytest.mark.parametrize("word", ["bf16", "+relu", "+residual"])
+def test_what_comes_after_a_sum_comes_once(word: str) -> None:
+    """Rounding to 16 bits, an activation, a residual: the shares are channels."""
     with group(0, 0) as context:
-        assert axis_of(context, "conv2d:bwd_filter x8x4x30x30 w4x4x3x3 bf16") in ("K", "C")
+        assert axis_of(context, f"conv2d:bwd_filter x8x4x30x30 w4x4x3x3 {word}") in ("K", "C")
+
+
+@pytest.mark.parametrize("padding", [0, 4, (9, 2)])
+@pytest.mark.parametrize("stride", [1, 3, 7])
+@pytest.mark.parametrize("direction", ["data", "filter", "forward"])
+def test_rows_that_are_padding_or_are_skipped(direction: str, stride: int, padding) -> None:
+    """Steps longer than the filter, padding wider than it: some shares would read padding alone."""
+    x, w = integers((1, 2, 40, 3)), integers((3, 2, 2, 1), 1)
+    pads = padding if isinstance(padding, tuple) else (padding, padding)
+    keywords = {"stride": (stride, 1), "padding": (pads, (0, 0))}
+    with group(0, 1, 4, 2) as several, Context("cpu", "1MiB", profile="none") as one:
+        y = one.conv2d(x, w, **keywords)
+        for _ in range(14):  # shares may be cut anew
+            if direction == "forward":
+                assert_equal(several.conv2d(x, w, **keywords), y)
+            elif direction == "data":
+                wanted = one.conv_backward_data(y, w, x.shape, **keywords)
+                assert_equal(several.conv_backward_data(y, w, x.shape, **keywords), wanted)
+            else:
+                wanted = one.conv_backward_filter(x, y, w.shape, **keywords)
+                assert_equal(several.conv_backward_filter(x, y, w.shape, **keywords), wanted)
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish"])
@@ -163,15 +187,15 @@ def test_statistics_are_sums_over_the_devices() -> None:
 
 @pytest.mark.parametrize("kind", ["copy", "run", "prepare"])
 def test_an_error_names_the_device_and_later_calls_succeed(kind: str) -> None:
-    """The first piece of work of its kind fails on each device: one ends the call, and the other
-    one, unless it failed too, the next."""
+    """The first piece of work of its kind fails on each device, in one call or in two."""
     x, w = integers((8, 4, 30, 30)), integers((4, 4, 3, 3), 1)
     with group(0, 2, wrap=f"fault:{kind}:1") as context:
-        with pytest.raises(oocdnn.DeviceError, match=r"cpu(:link=2)?: "):
+        with pytest.raises(
+            oocdnn.DeviceError, match=r"^conv2d:fwd x8x4x30x30 .*: cpu \(device [12] of 2\): "
+        ):
             context.conv2d(x, w)
-        for _ in range(2):
-            with suppress(oocdnn.DeviceError):
-                context.conv2d(x, w)
+        with suppress(oocdnn.DeviceError):
+            context.conv2d(x, w)
         y = context.conv2d(x, w)
     with Context("cpu", "1MiB", profile="none") as one:
         assert_equal(y, one.conv2d(x, w))
@@ -179,7 +203,9 @@ def test_an_error_names_the_device_and_later_calls_succeed(kind: str) -> None:
 
 def test_a_budget_that_is_too_small_for_a_share() -> None:
     with group(0, 2, budget=64) as context:
-        with pytest.raises(oocdnn.OutOfMemory, match=r"cpu(:link=2)?: .*too small") as raised:
+        with pytest.raises(
+            oocdnn.OutOfMemory, match=r"cpu \(device [12] of 2\): .*too small"
+        ) as raised:
             context.conv2d(integers((8, 4, 9, 9)), integers((4, 4, 3, 3)))
         assert raised.value.least > 64
 
@@ -232,15 +258,25 @@ def test_threads_take_turns() -> None:
         assert_equal(one, wanted)
 
 
-def test_a_forked_child_computes_too() -> None:
+def test_forked_children_compute_too() -> None:
+    """In a child the devices begin anew at the same time, on a thread each."""
     x, w = integers((8, 4, 30, 30)), integers((4, 4, 3, 3), 1)
-    with group(0, 1) as context:
+    with group(*[4] * 8, budget="64KiB") as context:
         wanted = context.conv2d(x, w)
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if np.array_equal(context.conv2d(x, w), wanted) else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        for _ in range(60):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if np.array_equal(context.conv2d(x, w), wanted) else 1)
+            assert os.waitpid(child, 0)[1] == 0
         assert_equal(context.conv2d(x, w), wanted)
+
+
+def test_statistics_within_a_callback_are_of_the_call() -> None:
+    x, w = integers((8, 4, 60, 60)), integers((4, 4, 3, 3), 1)
+    tiles: list[int] = []
+    with group(0, 1, budget="64KiB") as context:
+        context.conv2d(x, w, progress=lambda done, total: tiles.append(context.stats.tiles))
+        assert max(tiles) <= context.stats.tiles
 
 
 def test_what_concerns_one_device_is_refused() -> None:
@@ -262,8 +298,15 @@ def test_what_concerns_one_device_is_refused() -> None:
         ({"devices": []}, "name at least one device"),
         ({"devices": ["cpu,cpu"]}, "write names such as"),
         ({"devices": ["cpu:link=0"]}, "above 0"),
+        ({"device": "cpu,,cpu"}, "a comma between two"),
+        ({"device": "cpu,"}, "a comma between two"),
     ],
 )
 def test_names_that_are_no_devices(given, text: str) -> None:
     with pytest.raises(oocdnn.InvalidProblem, match=text):
         Context(**given)
+
+
+def test_a_timeline_is_of_one_device() -> None:
+    with pytest.raises(oocdnn.Unsupported, match="a timeline is of one device"):
+        group(0, 1, trace=True)

@@ -36,13 +36,14 @@ threading.Thread(target=work, args=(ctx, None), daemon=True).start()  # waits fo
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-def test_threads_may_end_in_the_callback(tmp_path):
+@pytest.mark.parametrize("device", ["cpu", "cpu,cpu:link=0.05"])
+def test_threads_may_end_in_the_callback(tmp_path, device: str):
     library = library_path()
     program = tmp_path / "leaving"
     source = Path(__file__).with_name("leaving.c")
     command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-pthread", f"-I{HEADERS}", "-o", program]
     subprocess.run([*command, source, library, f"-Wl,-rpath,{library.parent}"], check=True)
-    done = subprocess.run([program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program, device], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == 6
