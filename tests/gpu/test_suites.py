@@ -20,6 +20,7 @@ SUITES = {
     "pins": ("gpu/test_pins.py", "gpu/test_call_pins.py", "gpu/test_results.py"),
     "swap": ("gpu/test_swap.py",),
     "many calls": ("gpu/test_many_calls.py",),
+    "several devices": ("gpu/test_device_group.py",),
     "functions": ("python/test_functions.py", "python/test_arrays.py", "python/test_files.py"),
     "plans": ("python/test_remembered.py", "-k", "next_context or follow or timed or fits"),
     "calibration": ("gpu/test_calibration.py", "gpu/test_beside.py"),
@@ -56,7 +57,8 @@ def test_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
         pytest.skip("this is such a process")
     if suite == "torch":
         pytest.importorskip("torch")  # its files are skipped whole then, and nothing passes
-    run_suite(tmp_path, *SUITES[suite])
+    gpus = {"OOC_FAKE_TWO_GPUS": "1"} if suite == "several devices" else {}
+    run_suite(tmp_path, *SUITES[suite], **gpus)
 
 
 def test_on_a_gpu_all_of_them_run() -> None:
