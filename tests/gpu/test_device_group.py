@@ -6,7 +6,6 @@ On a machine without a GPU test_suites.py runs this file on a fake driver of two
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from pathlib import Path
 
