@@ -23,7 +23,7 @@ import oocdnn
 from oocdnn.bench.studies.study import Run, budget, images, study
 
 CHANNELS = 64
-SETTLING = 12  # calls until shares no longer follow the times of earlier calls
+SETTLING = 20  # calls until shares no longer follow the times of earlier calls
 DIRECTIONS = ("fwd", "bwd_data", "bwd_filter")
 
 

@@ -19,8 +19,10 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kMostCuts = 6;          // of a problem; each has plans of its own
+constexpr int kMostCuts = 5;          // of a problem; each has plans of its own
 constexpr double kWorthwhile = 1.05;  // a call takes so many times as long as with other shares
+constexpr int kCallsOfCut = 3;        // with the same shares: one plans, one warms up, one counts
+constexpr double kClose = 1.5;        // of the time of the best shares
 constexpr double kLeastSeconds = 1e-9, kMostSeconds = 1e9;
 constexpr double kLeastRate = 1e-9;  // of a device without a share: it stays without one
 // The time between two reports of progress on a thread that waits for the other devices.
@@ -76,6 +78,14 @@ std::string NameOf(const std::vector<DeviceContext*>& devices, size_t device) {
   return Format("%s (device %zu of %zu)",
                 devices[device]->session().device().capabilities().name.c_str(), device + 1,
                 devices.size());
+}
+
+double LongestOf(const std::vector<Share>& shares, const std::vector<double>& rates) {
+  double longest = 0.0;
+  for (size_t device = 0; device < shares.size(); ++device) {
+    longest = std::max(longest, static_cast<double>(shares[device].length()) / rates[device]);
+  }
+  return longest;
 }
 
 bool HasShare(const std::vector<Share>& shares, size_t device) {
@@ -298,34 +308,59 @@ Result<DeviceGroup::Division*> DeviceGroup::DivisionOf(const Problem& problem,
   OOC_ASSIGN(const std::vector<double> rates, RatesOf(problem, terms));
   const bool adds = !devices_.front()->session().options().reproducible && !output_in_file;
   Division division{CutInShares(problem, rates, adds)};
-  if (division.shares.empty()) division = {Whole(problem), kMostCuts};
+  if (division.shares.empty()) {
+    division.shares = Whole(problem);
+    division.settled = true;
+  }
   return &divisions_.Put(key, std::move(division));
 }
 
+std::vector<double> DeviceGroup::MeasuredRates(const std::vector<Share>& shares) const {
+  std::vector<double> rates;
+  for (size_t device = 0; device < devices_.size(); ++device) {
+    const auto length = static_cast<double>(shares[device].length());
+    const double seconds = std::clamp(seconds_[device], kLeastSeconds, kMostSeconds);
+    rates.push_back(length > 0 ? length / seconds : kLeastRate);
+  }
+  return rates;
+}
+
 void DeviceGroup::Balance(const Problem& problem, Division* division) const {
-  if (division->cuts >= kMostCuts || ++division->calls < 2) return;
+  if (division->settled || ++division->calls < kCallsOfCut) return;
   const double took = stats_.run.seconds;
   if (division->best.empty() || took < division->seconds) {
     division->best = division->shares;
     division->seconds = took;
   }
-  std::vector<double> rates;
-  for (size_t device = 0; device < devices_.size(); ++device) {
-    const auto length = static_cast<double>(division->shares[device].length());
-    const double seconds = std::clamp(seconds_[device], kLeastSeconds, kMostSeconds);
-    rates.push_back(length > 0 ? length / seconds : kLeastRate);
-  }
-  std::vector<Share> shares = CutInShares(problem, division->shares.front().axis, rates);
-  double predicted = 0.0;
-  for (size_t device = 0; device < shares.size(); ++device) {
-    predicted = std::max(predicted, static_cast<double>(shares[device].length()) / rates[device]);
-  }
-  const bool better = !shares.empty() && took >= kWorthwhile * predicted;
-  if (!better && took < kWorthwhile * division->seconds) return;
   division->calls = 0;
-  ++division->cuts;
-  if (!better) division->cuts = kMostCuts;
-  division->shares = division->cuts < kMostCuts ? std::move(shares) : division->best;
+  const std::vector<double> rates = MeasuredRates(division->shares);
+  std::vector<Share> shares = CutInShares(problem, division->shares.front().axis, rates);
+  const bool better = !shares.empty() && took >= kWorthwhile * LongestOf(shares, rates);
+  if (better && ++division->cuts <= kMostCuts) {
+    division->shares = std::move(shares);
+  } else {
+    Settle(rates, division);
+  }
+}
+
+// Devices get in each other's way in host memory, so that the fastest may take less time alone. It
+// is tried where its rate beside the others comes close.
+void DeviceGroup::Settle(const std::vector<double>& rates, Division* division) const {
+  const auto fastest = std::max_element(rates.begin(), rates.end());
+  const int64_t all = division->shares.back().end;
+  const bool close = static_cast<double>(all) / *fastest < kClose * division->seconds;
+  if (close && !division->tried_alone) {
+    division->tried_alone = true;
+    const auto alone = static_cast<size_t>(fastest - rates.begin());
+    for (size_t device = 0; device < devices_.size(); ++device) {
+      Share& share = division->shares[device];
+      share.begin = device <= alone ? 0 : all;
+      share.end = device < alone ? 0 : all;
+    }
+    return;
+  }
+  division->shares = division->best;
+  division->settled = true;
 }
 
 Status DeviceGroup::ReserveSums(const std::vector<Share>& shares, int64_t bytes) {

@@ -50,7 +50,8 @@ class DeviceGroup {
   // The shares of a problem, and how calls with them went.
   struct Division {
     std::vector<Share> shares;
-    int cuts = 1, calls = 0;       // `calls`: with these shares
+    int cuts = 1, calls = 0;  // `calls`: with these shares
+    bool tried_alone = false, settled = false;
     std::vector<Share> best = {};  // the shares of the shortest call
     double seconds = 0.0;          // of that call
   };
@@ -66,9 +67,12 @@ class DeviceGroup {
   Result<Division*> DivisionOf(const Problem& problem, const std::vector<Terms>& terms,
                                bool output_in_file);
   Result<std::vector<double>> RatesOf(const Problem& problem, const std::vector<Terms>& terms);
-  // Cuts a problem anew if the seconds of its shares say that this is worth it. The first call with
-  // new shares plans them and takes memory, so the second one counts.
+  // The rates of the devices in the last call, which had these shares.
+  [[nodiscard]] std::vector<double> MeasuredRates(const std::vector<Share>& shares) const;
+  // After a call: cuts the problem anew if its seconds say that this is worth it. In the end the
+  // shares of the shortest call stay.
   void Balance(const Problem& problem, Division* division) const;
+  void Settle(const std::vector<double>& rates, Division* division) const;
   Status RunDivided(const Problem& problem, const OperandViews& operands,
                     const std::vector<Share>& shares, const Progress& progress, int64_t workspace);
   // Runs the shares of the devices that have one, the first device's on this thread.
