@@ -153,6 +153,8 @@ class DeviceGroup::RunningShares {
       Report();
       lock.lock();
     }
+    lock.unlock();
+    if (Sum().done > reported_) Report();  // the last tiles, of devices on other threads
     return first_;
   }
 
@@ -212,6 +214,7 @@ class DeviceGroup::RunningShares {
   bool Report() {
     const Tiles sum = Sum();
     const bool reports = progress_ && sum.total > 0 && !stopped_;
+    if (reports) reported_ = sum.done;
     if (reports && !progress_(sum.done, sum.total)) {
       Note(Error(Code::kInterrupted, "the progress callback ended the call"));
     }
@@ -225,6 +228,7 @@ class DeviceGroup::RunningShares {
   std::condition_variable changed_;
   std::vector<Tiles> devices_;
   int begun_ = 0, ended_ = 0;  // shares of workers
+  int64_t reported_ = 0;       // tiles that the caller was told of last
   std::atomic<bool> stopped_ = false;
   Status first_;
 };
