@@ -98,9 +98,9 @@ Status Context::Run(const Program& program, const std::vector<OperandViews>& ope
 Result<double> Context::Price(const Program& program, const std::vector<OperandViews>& operands,
                               int64_t workspace) {
   const bool rows = program.traversal() == Traversal::kRows;
-  if (IsCalledByThisThread()) return NestedCall("oocdnn_price_chain");
-  OOC_ASSIGN(const Session::Turn turn,
-             session().TakeTurn(rows ? "oocdnn_price_chain" : "oocdnn_price_chain_backward"));
+  const char* const function = rows ? "oocdnn_price_chain" : "oocdnn_price_chain_backward";
+  if (IsCalledByThisThread()) return NestedCall(function);
+  OOC_ASSIGN(const Session::Turn turn, session().TakeTurn(function));
   OOC_ASSIGN(const std::vector<OperandViews> tensors,
              LocateOperands(session().device(), program, operands));
   OOC_TRY(CheckFileMappings(program, tensors));

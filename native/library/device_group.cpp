@@ -246,8 +246,8 @@ DeviceGroup::~DeviceGroup() {
   if (workers_->process != getpid()) static_cast<void>(workers_.release());
 }
 
-Result<std::unique_lock<ProcessLock>> DeviceGroup::Begin() {
-  if (IsCalledByThisThread()) return NestedCall("oocdnn_run");
+Result<std::unique_lock<ProcessLock>> DeviceGroup::Begin(const char* function) {
+  if (IsCalledByThisThread()) return NestedCall(function);
   std::unique_lock<ProcessLock> turn(turn_);
   if (workers_->process != getpid()) {
     static_cast<void>(workers_.release());  // its threads ended with the fork
@@ -421,7 +421,7 @@ void DeviceGroup::Collect(const std::vector<Share>& shares) {
 Status DeviceGroup::Run(const Problem& problem, const OperandViews& operands, void* stream,
                         const Progress& progress, int64_t workspace) {
   OOC_TRY(CheckDivisible(problem));
-  OOC_ASSIGN(const auto turn, Begin());
+  OOC_ASSIGN(const auto turn, Begin("oocdnn_run"));
   std::vector<Terms> terms;
   OOC_TRY(LookAt(problem, operands, stream, &terms));
   if (problem.shape.n == 0) {
@@ -460,14 +460,15 @@ Status DeviceGroup::RunDivided(const Problem& problem, const OperandViews& opera
 
 Status DeviceGroup::Run(const Program& program, const std::vector<OperandViews>& operands,
                         void* stream, const Progress& progress, int64_t workspace) {
-  OOC_ASSIGN(const auto turn, Begin());
+  const bool rows = program.traversal() == Traversal::kRows;
+  OOC_ASSIGN(const auto turn, Begin(rows ? "oocdnn_run_chain" : "oocdnn_run_chain_backward"));
   std::vector<Terms> terms;  // of the first node, then of the others
   for (size_t i = 0; i < program.size(); ++i) {
     OOC_TRY(LookAt(program[i], operands[i], stream, &terms, program.PassedTo(i)));
   }
   const Problem& front = program.front();
   std::vector<Share> shares = Whole(front);
-  if (program.traversal() == Traversal::kRows && front.shape.n > 1) {
+  if (rows && front.shape.n > 1) {
     OOC_ASSIGN(const std::vector<double> rates, RatesOf(front, terms));
     shares = CutInShares(front, Axis::kN, rates);
   }
@@ -485,7 +486,7 @@ Status DeviceGroup::Run(const Program& program, const std::vector<OperandViews>&
 
 Result<PlanSummary> DeviceGroup::Plan(const Problem& problem, const Placement& placement) {
   OOC_TRY(CheckDivisible(problem));
-  OOC_ASSIGN(const auto turn, Begin());
+  OOC_ASSIGN(const auto turn, Begin("oocdnn_plan"));
   std::vector<Terms> terms;
   terms.reserve(devices_.size());
   for (DeviceContext* const device : devices_) {
@@ -520,7 +521,7 @@ CallStats DeviceGroup::stats() {
 }
 
 Status DeviceGroup::Release() {
-  OOC_ASSIGN(const auto turn, Begin());
+  OOC_ASSIGN(const auto turn, Begin("oocdnn_release"));
   for (Sums& sums : sums_) sums = {};
   for (DeviceContext* const device : devices_) {
     OOC_ASSIGN(const Session::Turn own, device->session().TakeTurn("oocdnn_release"));

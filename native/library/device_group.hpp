@@ -56,8 +56,8 @@ class DeviceGroup {
     double seconds = 0.0;          // of that call
   };
 
-  // The turn of the group.
-  Result<std::unique_lock<ProcessLock>> Begin();
+  // The turn of the group. `function` is named in the error of a nested call.
+  Result<std::unique_lock<ProcessLock>> Begin(const char* function);
   // Waits for the caller's stream if an operand is read or written in its order; kUnsupported if
   // one lies on a device. `terms` become those of the devices.
   Status LookAt(const Problem& problem, const OperandViews& operands, void* stream,
