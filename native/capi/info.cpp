@@ -46,8 +46,7 @@ std::string InfoJson(Context& context) {
   std::string json = Format(
       "{\"version\": %s, \"device\": %s, \"description\": %s, \"driver\": %s, "
       "\"budget_bytes\": %lld, \"engines\": [",
-      JsonString(oocdnn_version()).c_str(),
-      JsonString(context.name()).c_str(),
+      JsonString(oocdnn_version()).c_str(), JsonString(context.name()).c_str(),
       JsonString(context.device().capabilities().description).c_str(),
       JsonString(context.device().capabilities().driver).c_str(),
       static_cast<long long>(context.budget()));

@@ -192,11 +192,11 @@ typedef struct oocdnn_operands {
  * the same name (OOCDNN_DEVICE, OOCDNN_BUDGET, ...), then the default.
  *
  * A context of several devices cuts each call into shares, one for each of them, which run at the
- * same time; operands are in host memory or in files. Budget, threads and staging memory are of each
- * device. In the statistics tiles, bytes, allocations and the seconds of stages are sums over the
- * devices; the call's seconds, peak and budget are the largest of any device. Functions that concern
- * one device (plans given as text, scratch memory, traces, calibration) and joint gradients return
- * OOCDNN_UNSUPPORTED. */
+ * same time; operands are in host memory or in files. Budget, threads and staging memory are of
+ * each device. In the statistics tiles, bytes, allocations and the seconds of stages are sums over
+ * the devices; the call's seconds, peak and budget are the largest of any device. Functions that
+ * concern one device (plans given as text, scratch memory, traces, calibration) and joint gradients
+ * return OOCDNN_UNSUPPORTED. */
 typedef struct oocdnn_options {
   const char* device;      /* "auto", "cpu", "cuda:N"; several: "cuda:0,cuda:1" */
   const char* budget;      /* device bytes: "2GiB", "50%" of what is free, "auto", a plain number */
@@ -594,8 +594,8 @@ OOCDNN_API oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
 OOCDNN_API oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);
 
-/* The device of a context, "cpu" or "cuda:N", or its devices, separated by commas; the text lives as
- * long as the context. */
+/* The device of a context, "cpu" or "cuda:N", or its devices, separated by commas; the text lives
+ * as long as the context. */
 OOCDNN_API oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name);
 
 /* Host memory of exactly `bytes` that the context's device reaches at full speed (pinned where it
