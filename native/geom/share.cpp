@@ -96,7 +96,7 @@ double SecondsOf(const Problem& problem, const std::vector<Share>& shares,
   return longest;
 }
 
-// Whether a spatial axis moves the operand as x or as y.
+// True if a spatial axis moves the operand as it moves x; false if as it moves y.
 bool IsLikeX(const Problem& problem, Operand operand) {
   if (operand == Operand::kResidual || operand == Operand::kOld) {
     return IsLikeX(problem, problem.sum());
