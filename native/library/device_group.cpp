@@ -425,6 +425,7 @@ Status DeviceGroup::Run(const Problem& problem, const OperandViews& operands, vo
   std::vector<Terms> terms;
   OOC_TRY(LookAt(problem, operands, stream, &terms));
   if (problem.shape.n == 0) {
+    stats_ = CallStats{};
     return devices_.front()->Run(problem, operands, nullptr, progress, {}, workspace);
   }
   const bool in_file = operands[static_cast<size_t>(Index(problem.output()))].in_file();
@@ -467,6 +468,10 @@ Status DeviceGroup::Run(const Program& program, const std::vector<OperandViews>&
     OOC_TRY(LookAt(program[i], operands[i], stream, &terms, program.PassedTo(i)));
   }
   const Problem& front = program.front();
+  if (front.shape.n == 0) {
+    stats_ = CallStats{};
+    return devices_.front()->Run(program, operands, nullptr, progress, workspace);
+  }
   std::vector<Share> shares = Whole(front);
   if (rows && front.shape.n > 1) {
     OOC_ASSIGN(const std::vector<double> rates, RatesOf(front, terms));

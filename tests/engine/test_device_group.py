@@ -30,7 +30,7 @@ def group(*links: float, **options) -> Context:
 
 
 def axis_of(context: Context, problem: str) -> str:
-    """Of the shares, as the plan says it."""
+    """The axis along which the plan of the problem cuts it."""
     line = next(one for one in context.plan(problem).text.splitlines() if " on axis " in one)
     return line.rsplit(" ", 1)[1]
 
@@ -46,7 +46,7 @@ def test_random_problems(data, links) -> None:
     assert outcome.mismatches() == 0
 
 
-# Of forward: each direction has its own.
+# Problems by the axis of their shares. Output channels are K forward, C in gradients of the input.
 FORWARD = {
     "N": "conv2d:fwd x8x4x9x9 w4x4x3x3",
     "groups": "conv2d:fwd x1x32x5x5 w32x1x3x3 grp32",
@@ -70,8 +70,8 @@ def test_shares_are_cut_along_the_axis_that_takes_the_least_time(axis: str, prob
 
 
 def test_a_filter_gradient_is_the_sum_of_shares() -> None:
-    """Where it is exact; and in a reproducible context the shares are channels, with the bits of
-    one device."""
+    """The sum is exact for integers. A reproducible context cuts channels instead, and has the bits
+    of one device."""
     x = np.random.default_rng(0).standard_normal((8, 4, 30, 30), dtype=np.float32)
     dy = np.random.default_rng(1).standard_normal((8, 4, 28, 28), dtype=np.float32)
     problem = "conv2d:bwd_filter x8x4x30x30 w4x4x3x3"
@@ -173,6 +173,19 @@ def test_files_are_cut_at_offsets(tmp_path) -> None:
 def test_no_samples() -> None:
     with group(0, 1) as context:
         assert context.conv2d(integers((0, 4, 9, 9)), integers((4, 4, 3, 3))).shape == (0, 4, 7, 7)
+
+
+def test_gradients_of_no_samples_are_zeros(monkeypatch) -> None:
+    links = [Link(integers((4, 4, 3, 3)), integers((4,))), Link(integers((4, 4, 3, 3)))]
+    x, dz = integers((0, 4, 9, 9)), integers((0, 4, 5, 5))
+    with group(0, 1) as context:
+        monkeypatch.setattr(context.results, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
+        found = context.conv_chain_backward(dz, x, links)
+        single = context.conv_backward_filter(x, integers((0, 4, 7, 7)), (4, 4, 3, 3))
+    assert found.dx.shape == x.shape
+    for dw in (*found.dw, single):
+        assert_equal(dw, np.zeros((4, 4, 3, 3), np.float32))
+    assert_equal(found.db[0], np.zeros(4, np.float32))
 
 
 def test_statistics_are_sums_over_the_devices() -> None:
