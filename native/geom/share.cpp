@@ -9,6 +9,7 @@
 
 #include "base/checked.hpp"
 #include "geom/axes.hpp"
+#include "geom/spatial_rows.hpp"
 
 namespace oocdnn {
 namespace {
@@ -29,16 +30,14 @@ bool IsDense(const Problem& problem) {
 
 // The rows of x that rows of y read; what they read beyond the tensor becomes padding.
 Rows CutForward(ConvShape* shape, int s, const Rows& y) {
-  const int64_t first = y.begin * shape->stride[s] - shape->pad_before[s];
-  const int64_t last = (y.end - 1) * shape->stride[s] - shape->pad_before[s] + shape->Reach(s);
-  Rows x;
-  x.begin = std::clamp<int64_t>(first, 0, shape->in[s]);
-  x.end = std::clamp<int64_t>(last, x.begin, shape->in[s]);
-  shape->pad_before[s] = x.begin - first;
-  shape->pad_after[s] = last - x.end;
-  shape->in[s] = x.end - x.begin;
-  shape->out[s] = y.end - y.begin;
-  return x;
+  const int64_t rows = y.end - y.begin;
+  const SpatialRows x = RowsRead(*shape, s, y.begin, rows);
+  const int64_t end = x.begin + (rows - 1) * shape->stride[s] + shape->Reach(s);
+  shape->pad_before[s] = x.valid_begin - x.begin;
+  shape->pad_after[s] = end - x.valid_end;
+  shape->in[s] = x.valid_end - x.valid_begin;
+  shape->out[s] = rows;
+  return {x.valid_begin, x.valid_end};
 }
 
 // The rows of dy that reach rows of dx. A row too many reaches nothing but padding.
@@ -46,7 +45,7 @@ Rows CutBackward(ConvShape* shape, int s, const Rows& x) {
   const int64_t pad = shape->pad_before[s], stride = shape->stride[s], reach = shape->Reach(s);
   Rows y;
   y.end = std::min(FloorDiv(x.end - 1 + pad, stride) + 1, shape->out[s]);
-  y.begin = std::clamp<int64_t>(FloorDiv(x.begin + pad - (reach - 1), stride), 0, y.end);
+  y.begin = std::clamp<int64_t>(FirstRow(*shape, s, x.begin), 0, y.end);
   shape->in[s] = x.end - x.begin;
   shape->out[s] = y.end - y.begin;
   shape->pad_before[s] = x.begin + pad - y.begin * stride;

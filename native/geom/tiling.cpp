@@ -5,38 +5,19 @@
 #include "base/checked.hpp"
 #include "geom/axes.hpp"
 #include "geom/pool_backward_rows.hpp"
+#include "geom/spatial_rows.hpp"
 
 namespace oocdnn {
 namespace {
 
 bool DrivesInput(const Problem& problem) { return problem.direction == Direction::kBackwardData; }
 
-// Rows of an operand on one spatial axis, in tensor coordinates: where its box begins, and what of
-// it is valid.
-struct Rows {
-  int64_t begin = 0, valid_begin = 0, valid_end = 0;
-};
+using Rows = SpatialRows;
 
-// One spatial axis of a tile. All arithmetic of halos, strides, padding and windows is here.
+// One spatial axis of a tile. All arithmetic of tiles' halos and windows is here.
 struct SpatialTile {
   Rows x, y, z, saved;
 };
-
-// The first dy row that can reach dx row 0 of a tile, for backward data.
-int64_t FirstRow(const ConvShape& shape, int s, int64_t dx_row) {
-  return FloorDiv(dx_row + shape.pad_before[s] - (shape.filter[s] - 1) * shape.dilation[s],
-                  shape.stride[s]);
-}
-
-// The rows of x that those of y read, from `y_begin` on.
-Rows RowsRead(const ConvShape& shape, int s, int64_t y_begin, int64_t y_rows) {
-  Rows x;
-  x.begin = y_begin * shape.stride[s] - shape.pad_before[s];
-  const int64_t x_end = x.begin + (y_rows - 1) * shape.stride[s] + shape.Reach(s);
-  x.valid_begin = std::clamp<int64_t>(x.begin, 0, shape.in[s]);
-  x.valid_end = std::clamp<int64_t>(x_end, x.valid_begin, shape.in[s]);
-  return x;
-}
 
 // Rows of dy that reach a tile of so many rows of dx.
 int64_t RowsFor(const ConvShape& shape, int s, int64_t length) {
