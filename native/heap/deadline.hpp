@@ -2,41 +2,34 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <utility>
 
 namespace oocdnn::heap {
 
-// Told of walks that are done, every few milliseconds; false ends the search.
-using Progress = std::function<bool(int64_t walks)>;
-
 class Deadline {
  public:
-  Deadline(double seconds, Progress progress)
-      : began_(Clock::now()), told_(began_), seconds_(seconds), progress_(std::move(progress)) {}
+  using Clock = std::chrono::steady_clock;
 
-  void EndWalk() { ++walks_; }
-  [[nodiscard]] bool interrupted() const { return interrupted_; }
+  // `stops` is asked every few milliseconds.
+  Deadline(Clock::time_point end, std::function<bool()> stops)
+      : end_(end), asked_(Clock::now()), stops_(std::move(stops)) {}
+
   bool Passed() {
-    constexpr auto kBetweenTold = std::chrono::milliseconds(5);
+    constexpr auto kBetweenAsked = std::chrono::milliseconds(5);
     const auto now = Clock::now();
-    if (!interrupted_ && now - told_ >= kBetweenTold) {
-      told_ = now;
-      interrupted_ = !progress_(walks_);
+    if (!stopped_ && now - asked_ >= kBetweenAsked) {
+      asked_ = now;
+      stopped_ = stops_();
     }
-    return interrupted_ || std::chrono::duration<double>(now - began_).count() > seconds_;
+    return stopped_ || now >= end_;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  const Clock::time_point began_;
-  Clock::time_point told_;
-  const double seconds_;
-  const Progress progress_;
-  int64_t walks_ = 0;
-  bool interrupted_ = false;
+  const Clock::time_point end_;
+  Clock::time_point asked_;
+  const std::function<bool()> stops_;
+  bool stopped_ = false;
 };
 
 }  // namespace oocdnn::heap

@@ -293,21 +293,16 @@ Result<std::optional<Steering>> Steer(const Heap& heap, const Requests& requests
   if (!heap.expandable) return std::optional<Steering>();
   OOC_ASSIGN(const Frame frame, Frame::Make(heap, requests, options.limit));
   if (frame.lifetimes().size() == 0 || !frame.IsPossible()) return std::optional<Steering>();
-  Deadline deadline(options.seconds, progress);
-  for (int64_t number = 0; number < kWalks; ++number) {
-    Steering found;
-    if (Search(frame, kWalks * options.seed + static_cast<uint64_t>(number), &deadline)
-            .Run(&found.acts)) {
-      OOC_ASSIGN(const bool agrees, frame.Check(&found));
-      if (agrees) return std::optional<Steering>(std::move(found));
-    }
-    deadline.EndWalk();
-    if (deadline.Passed()) break;
-  }
-  if (deadline.interrupted()) {
-    return Error(Code::kInterrupted, "the search of a steering was interrupted");
-  }
-  return std::optional<Steering>();
+  std::vector<Steering> found(static_cast<size_t>(kWalks));
+  const auto walk = [&](int64_t number, Deadline* deadline) -> Result<bool> {
+    Steering& made = found[static_cast<size_t>(number)];
+    const uint64_t seed = kWalks * options.seed + static_cast<uint64_t>(number);
+    if (!Search(frame, seed, deadline).Run(&made.acts)) return false;
+    return frame.Check(&made);
+  };
+  OOC_ASSIGN(const auto first, FirstOf(kWalks, options.seconds, progress, walk));
+  if (!first) return std::optional<Steering>();
+  return std::optional<Steering>(std::move(found[static_cast<size_t>(*first)]));
 }
 
 }  // namespace oocdnn::heap

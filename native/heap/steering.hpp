@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/status.hpp"
-#include "heap/deadline.hpp"
+#include "heap/attempts.hpp"
 #include "heap/frame.hpp"
 #include "heap/requests.hpp"
 
