@@ -70,9 +70,11 @@ class Plan:
         bound = min(self.bound, simulation.seconds)
         return replace(self, timeline=timeline, links=links, simulation=simulation, bound=bound)
 
-    def reserving(self, reserved: Reserved) -> Plan:
-        """With what its schedule reserves, and what that takes."""
-        return self._told(reserved(self.schedule), reserved)
+    def reserving(self, reserved: Reserved, seconds: float | None = None) -> Plan:
+        """With what its schedule reserves, and what that takes; `seconds`: looked for so long."""
+        if seconds is None:
+            return self._told(reserved(self.schedule), reserved)
+        return self._told(reserved.searched(self.schedule, seconds), reserved)
 
     def trimming(self, reserved: Reserved) -> Plan | None:
         """With what its schedule reserves where unused memory is given back in the midst of the

@@ -24,6 +24,9 @@ _FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
 _NEXT_SHARE, _LEAST_SHARE = 0.08, 0.04  # of the time, which each other has at most, at least
 _MOST = 2.0  # times as much time, until one fits
 _ALONE_SHARE = 0.3  # of the time, for plans that leave the allocator alone
+_FASTER = 1.1  # times as fast as the best: a plan that does not fit is looked at for longer
+_HALVINGS = 3  # of the bytes between the best and such a plan
+_LONG_SHARE, _LONGEST = 0.5, 1.2  # of the time, for one longer look and for all of them
 
 
 class Reserved(Protocol):
@@ -31,6 +34,9 @@ class Reserved(Protocol):
 
     def __call__(self, schedule: Schedule, /) -> int:
         """At least the schedule's peak; the gaps between tensors are in it."""
+
+    def searched(self, schedule: Schedule, seconds: float, /) -> int:
+        """The same, looked for once more and for so many seconds."""
 
     def trimmed(self, schedule: Schedule, /) -> int | None:
         """These bytes where unused ones are given back in the midst of the step, which takes time
@@ -76,7 +82,7 @@ class Reserving:
         that reserves least."""
         limit, part = self._limit, 0.0
         best = last = self._made(limit, _FIRST_SHARE * self._seconds, None)
-        while _bytes(best) > limit and self._parts:
+        while not self._fits(best) and self._parts:
             tries, seconds = self._tries()
             half = part + (_bytes(last) - limit) / limit / 2
             part = self._next(tries, half)
@@ -85,7 +91,8 @@ class Reserving:
             with contextlib.suppress(OutOfMemory):
                 last = self._made(room, seconds, start)
                 best = min(best, last, key=_bytes)
-        if _bytes(best) > limit:
+        best = self._longer(best)
+        if not self._fits(best):
             best = self._trimmed(best)
         elif best.acting:
             best = self._alone(best)
@@ -111,13 +118,13 @@ class Reserving:
         """Another plan that leaves as much as the best, in the time that is left."""
         now = time.monotonic()
         left = self._began + self._seconds - now - self._telling
-        if _bytes(best) > self._limit or best.fits or left <= _LEAST_SHARE * self._seconds:
+        if not self._fits(best) or best.fits or left <= _LEAST_SHARE * self._seconds:
             return best
         made = self._within(best.limit, now + left, best)
         if made.seconds >= best.seconds:
             return best
         made = self._told(made)
-        return min(best, made, key=_seconds) if _bytes(made) <= self._limit else best
+        return min(best, made, key=_seconds) if self._fits(made) else best
 
     def _alone(self, best: Plan) -> Plan:
         """The fastest of this plan and of those that leave more, up to the first that leaves the
@@ -135,11 +142,47 @@ class Reserving:
             if made.seconds >= best.seconds:
                 break  # as are those that leave more
             made = self._told(made)
-            if _bytes(made) <= self._limit:
+            if self._fits(made):
                 best = min(best, made, key=_seconds)
                 if not made.acting:
                     break
         return best
+
+    def _longer(self, best: Plan) -> Plan:
+        """Near the least limit a few bytes more make plans much faster, and fill the memory so far
+        that what keeps the allocator to them takes longer to find. Of such plans the one with the
+        fewest bytes is looked at again."""
+        end, fits = time.monotonic() + _LONGEST * self._seconds, self._fits(best)
+        fast = [one for one in self._all if not self._fits(one)]
+        fast = [one for one in fast if not fits or one.seconds * _FASTER < best.seconds]
+        if not fast:
+            return best
+        nearest = min(fast, key=_peak)
+        if fits:
+            nearest = self._halved(best, nearest)
+        seconds = _LONG_SHARE * self._seconds
+        while not self._fits(nearest) and time.monotonic() < end:
+            began = time.monotonic()
+            nearest = nearest.reserving(self._reserved, seconds)
+            if time.monotonic() - began < seconds / 2:
+                break  # found, or there is nothing more to look for
+        return nearest if self._fits(nearest) else best
+
+    def _halved(self, best: Plan, fast: Plan) -> Plan:
+        """A plan as fast with fewer bytes, of those between the two."""
+        low, high = best.limit, fast.limit
+        for _ in range(_HALVINGS):
+            room = (low + high) // 2
+            made = None
+            with contextlib.suppress(OutOfMemory):
+                made = self._made(room, _NEXT_SHARE * self._seconds, None)
+            if made is None or made.seconds * _FASTER >= best.seconds:
+                low = room
+                continue
+            high, fast = room, made
+            if self._fits(made):
+                break
+        return fast
 
     def _trimmed(self, best: Plan) -> Plan:
         """Looks at the fastest plans first, for half as long as the search may take."""
@@ -151,6 +194,9 @@ class Reserving:
             if told is not None and (found is None or told.seconds < found.seconds):
                 found = told
         return best if found is None else found
+
+    def _fits(self, made: Plan) -> bool:
+        return _bytes(made) <= self._limit
 
     def _made(self, room: int, seconds: float, start: Plan | None) -> Plan:
         return self._told(self._within(room, time.monotonic() + seconds, start))
@@ -179,3 +225,7 @@ def _bytes(made: Plan) -> int:
 
 def _seconds(made: Plan) -> float:
     return made.seconds
+
+
+def _peak(made: Plan) -> int:
+    return made.peak_bytes

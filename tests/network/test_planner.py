@@ -258,6 +258,9 @@ class Gaps:
     def __call__(self, schedule: Schedule) -> int:
         return schedule.peak_bytes + self._nbytes
 
+    def searched(self, schedule: Schedule, seconds: float) -> int:
+        return self(schedule)
+
     def trimmed(self, schedule: Schedule) -> None:
         return None
 
@@ -277,6 +280,9 @@ class Answers:
     def __call__(self, schedule: Schedule) -> int:
         self.told += 1
         return self._answers[self.told - 1][0]
+
+    def searched(self, schedule: Schedule, seconds: float) -> int:
+        raise NotImplementedError
 
     def trimmed(self, schedule: Schedule) -> None:
         return None
@@ -331,6 +337,69 @@ def test_plans_leave_what_an_allocator_reserves_besides() -> None:
     assert "reserved" in str(found.explain())
     least = plan(timeline, [LINK], limit, seconds=0.5, reserved=Gaps(limit))
     assert least.reserved == limit + least.peak_bytes
+
+
+class Rooms:
+    """A plan that takes 1 s within at least so many bytes, else 2 s, and an allocator that keeps to
+    them up to `most` bytes, and beyond only where it is looked at for longer, for `tries` times.
+    """
+
+    def __init__(self, made: Plan, fast: int, most: int, tries: int | None) -> None:
+        self._made, self._fast, self._most, self._tries = made, fast, most, tries
+        self.rooms: list[int] = []
+
+    def within(self, room: int, end: float, start: Plan | None) -> Plan:
+        self.rooms.append(room)
+        seconds = 1.0 if room >= self._fast else 2.0
+        made = replace(self._made.simulation, seconds=seconds, peak_bytes=room)
+        return replace(self._made, simulation=made, limit=room, schedule=object())  # type: ignore[arg-type]
+
+    def __call__(self, schedule: Schedule) -> int:
+        room = self.rooms[-1]
+        return room if room <= self._most else LIMIT + 1
+
+    def searched(self, schedule: Schedule, seconds: float) -> int:
+        time.sleep(seconds * 0.6)
+        if self._tries is None:
+            return LIMIT + 1
+        self._tries -= 1
+        return LIMIT if self._tries == 0 else LIMIT + 1
+
+    def trimmed(self, schedule: Schedule) -> None:
+        return None
+
+    def acting(self, schedule: Schedule) -> dict[int, float]:
+        return {}
+
+    def stalls(self, schedule: Schedule) -> dict[int, float]:
+        return {}
+
+
+LIMIT, LEAST = 1000, 900
+
+
+@pytest.mark.parametrize(
+    ("most", "tries", "seconds"),
+    [
+        (955, None, 1.0),  # between a plan that fits and a fast one there is one that is both
+        (930, 1, 1.0),
+        (930, 2, 1.0),
+        (930, None, 2.0),
+        (0, 1, 2.0),  # no plan fits at first: that of the fewest bytes
+    ],
+)
+def test_fast_plans_that_nearly_fit_are_looked_at_for_longer(
+    most: int, tries: int | None, seconds: float
+) -> None:
+    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
+    made = planner._within(
+        Problem(timeline, [LINK]), int(0.8 * timeline.peak_bytes), time.monotonic() + 0.1
+    )
+    rooms = Rooms(made, 945, most, tries)
+    found = Reserving(rooms.within, rooms, LEAST, LIMIT, 0.4).run()
+    assert found.seconds == seconds
+    assert found.reserved is not None
+    assert found.reserved <= LIMIT
 
 
 def test_of_plans_that_fit_with_trims_the_fastest_is_taken_where_none_fits_without() -> None:

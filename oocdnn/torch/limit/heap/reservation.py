@@ -36,10 +36,13 @@ class Reservation:
         self._known: list[tuple[Schedule, Steering | None]] = []  # the latest ones first
 
     def __call__(self, schedule: Schedule) -> int:
+        return self.searched(schedule, self._seconds)
+
+    def searched(self, schedule: Schedule, seconds: float) -> int:
         step = self._allocations.step(schedule)
         nbytes, steering = step.reserved(self._heap), None
         if nbytes > self._limit:
-            end = time.monotonic() + self._seconds
+            end = time.monotonic() + seconds
             steering = steer(step, self._heap, self._limit, end, len(self._known))
             nbytes = nbytes if steering is None else steering.reserved
         self._known.insert(0, (schedule, steering))
