@@ -1,32 +1,18 @@
-// Calls on several devices: their shares, the threads that run them, and the sums of filter
-// gradients.
+// Calls on several devices: what each of them runs, and the sums of filter gradients.
 #include "library/device_group.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "base/checked.hpp"
-#include "base/guarded.hpp"
 #include "exec/host_worker.hpp"
+#include "library/elements.hpp"
 #include "store/plan_key.hpp"
 
 namespace oocdnn {
 namespace {
-
-constexpr int kMostCuts = 5;          // of a problem; each has plans of its own
-constexpr double kWorthwhile = 1.05;  // a call takes so many times as long as with other shares
-constexpr int kCallsOfCut = 3;        // with the same shares: one plans, one warms up, one counts
-constexpr double kClose = 1.5;        // of the time of the best shares
-constexpr double kLeastSeconds = 1e-9, kMostSeconds = 1e9;
-constexpr double kLeastRate = 1e-9;  // of a device without a share: it stays without one
-// The time between two reports of progress on a thread that waits for the other devices.
-constexpr std::chrono::milliseconds kReportEvery{20};
 
 // The views of a share.
 OperandViews ViewsOf(const OperandViews& operands, const SharedProblem& part) {
@@ -43,60 +29,19 @@ OperandViews ViewsOf(const OperandViews& operands, const SharedProblem& part) {
   return views;
 }
 
-template <class T>
-void AddTo(T* sum, const T* part, const Dims& dims, const Dims& stride, const Dims& dense,
-           size_t d = 0) {
-  for (int64_t i = 0; i < dims[d]; ++i) {
-    if (d == 5) {
-      sum[i * stride[d]] += part[i * dense[d]];
-    } else {
-      AddTo(sum + i * stride[d], part + i * dense[d], dims, stride, dense, d + 1);
-    }
-  }
-}
-
 // view += part, which lies densely.
+template <class T>
 void AddTo(const TensorView& view, const void* part, const Dims& dims) {
-  const Dims dense = DenseStrides(dims);
-  if (view.dtype == DType::kFloat64) {
-    AddTo(static_cast<double*>(view.data), static_cast<const double*>(part), dims, view.stride,
-          dense);
-  } else {
-    AddTo(static_cast<float*>(view.data), static_cast<const float*>(part), dims, view.stride,
-          dense);
-  }
+  const auto sums = static_cast<T*>(view.data);
+  const auto values = static_cast<const T*>(part);
+  ForEachElement(dims, view.stride, DenseStrides(dims),
+                 [=](int64_t sum, int64_t value) { sums[sum] += values[value]; });
 }
 
 Status CheckDivisible(const Problem& problem) {
   if (!problem.also.any()) return {};
   return Error(Code::kUnsupported,
                "joint gradients on several devices: compute each gradient by a call of its own");
-}
-
-// "cuda:1 (device 2 of 2)"
-std::string NameOf(const std::vector<DeviceContext*>& devices, size_t device) {
-  return Format("%s (device %zu of %zu)",
-                devices[device]->session().device().capabilities().name.c_str(), device + 1,
-                devices.size());
-}
-
-double LongestOf(const std::vector<Share>& shares, const std::vector<double>& rates) {
-  double longest = 0.0;
-  for (size_t device = 0; device < shares.size(); ++device) {
-    longest = std::max(longest, static_cast<double>(shares[device].length()) / rates[device]);
-  }
-  return longest;
-}
-
-bool HasShare(const std::vector<Share>& shares, size_t device) {
-  return shares[device].length() > 0;
-}
-
-// The first device that has a share, whose sums are the caller's.
-size_t FirstOf(const std::vector<Share>& shares) {
-  size_t device = 0;
-  while (device + 1 < shares.size() && !HasShare(shares, device)) ++device;
-  return device;
 }
 
 }  // namespace
@@ -109,128 +54,6 @@ struct DeviceGroup::Workers {
   }
   const pid_t process = getpid();
   std::vector<std::unique_ptr<HostWorker>> threads;
-};
-
-// The shares of a call while they run. Progress of all of them is reported on the calling thread.
-// The destructor stops those that still run and waits for them, as where a callback ends the
-// calling thread.
-class DeviceGroup::RunningShares {
- public:
-  RunningShares(const std::vector<DeviceContext*>& devices, const RunShare& run,
-                const Progress& progress)
-      : contexts_(devices), run_(run), progress_(progress), devices_(devices.size()) {}
-  ~RunningShares() {
-    stopped_ = true;
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ended_ == begun_; });
-  }
-  RunningShares(const RunningShares&) = delete;
-  RunningShares& operator=(const RunningShares&) = delete;
-
-  void Begin(size_t device, HostWorker& worker) {
-    const auto begun = worker.Submit([this, device]() -> Status {
-      End(RunOne(device));
-      return {};
-    });
-    if (begun.ok()) {
-      const std::lock_guard lock(mutex_);
-      ++begun_;
-      devices_[device].runs = true;
-    } else {
-      Note(begun.status());
-    }
-  }
-  void RunHere(size_t device) {
-    devices_[device].runs = true;
-    Note(RunOne(device));
-  }
-  // Waits for all, and returns the first failure.
-  Status Wait() {
-    std::unique_lock lock(mutex_);
-    while (ended_ < begun_) {
-      changed_.wait_for(lock, kReportEvery);
-      lock.unlock();
-      Report();
-      lock.lock();
-    }
-    lock.unlock();
-    if (Sum().done > reported_) Report();  // the last tiles, of devices on other threads
-    return first_;
-  }
-
- private:
-  struct Tiles {
-    bool runs = false;
-    int64_t done = 0, total = 0;
-  };
-
-  Status RunOne(size_t device) {
-    return Guarded([&]() -> Status {
-      Status status = run_(device, ProgressOf(device));
-      if (status.ok()) return status;
-      return std::move(status).With(NameOf(contexts_, device));
-    });
-  }
-  // The progress of one device; false ends its share.
-  Progress ProgressOf(size_t device) {
-    return [this, device](int64_t done, int64_t total) {
-      {
-        const std::lock_guard lock(mutex_);
-        devices_[device].done = done;
-        devices_[device].total = total;
-      }
-      return device == 0 ? Report() : !stopped_;
-    };
-  }
-  // A share that fails stops the others.
-  void Note(Status status) {
-    if (status.ok()) return;
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-    const bool interrupted = status.code() == Code::kInterrupted;
-    if (first_.ok() || (first_.code() == Code::kInterrupted && !interrupted)) {
-      first_ = std::move(status);
-    }
-  }
-  void End(Status status) {
-    Note(std::move(status));
-    const std::lock_guard lock(mutex_);
-    ++ended_;
-    changed_.notify_all();
-  }
-  // All tiles of all devices that run; no total while one of them has none.
-  Tiles Sum() {
-    const std::lock_guard lock(mutex_);
-    Tiles sum;
-    for (const Tiles& device : devices_) {
-      if (!device.runs) continue;
-      if (device.total == 0) return {};
-      sum.done += device.done;
-      sum.total += device.total;
-    }
-    return sum;
-  }
-  // False if the caller or a failure ends the call.
-  bool Report() {
-    const Tiles sum = Sum();
-    const bool reports = progress_ && sum.total > 0 && !stopped_;
-    if (reports) reported_ = sum.done;
-    if (reports && !progress_(sum.done, sum.total)) {
-      Note(Error(Code::kInterrupted, "the progress callback ended the call"));
-    }
-    return !stopped_;
-  }
-
-  const std::vector<DeviceContext*>& contexts_;
-  const RunShare& run_;
-  const Progress& progress_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Tiles> devices_;
-  int begun_ = 0, ended_ = 0;  // shares of workers
-  int64_t reported_ = 0;       // tiles that the caller was told of last
-  std::atomic<bool> stopped_ = false;
-  Status first_;
 };
 
 DeviceGroup::DeviceGroup(const std::vector<std::unique_ptr<DeviceContext>>& devices)
@@ -284,91 +107,31 @@ Status DeviceGroup::LookAt(const Problem& problem, const OperandViews& operands,
   return {};
 }
 
-std::vector<Share> DeviceGroup::Whole(const Problem& problem) const {
-  const int64_t all = problem.shape.n;
-  std::vector<Share> shares(devices_.size(), Share{Axis::kN, all, all});
-  shares.front().begin = 0;
-  return shares;
-}
-
 Result<std::vector<double>> DeviceGroup::RatesOf(const Problem& problem,
                                                  const std::vector<Terms>& terms) {
   std::vector<double> rates;
   for (size_t device = 0; device < devices_.size(); ++device) {
     Result<double> floor = devices_[device]->FloorOf(problem, terms[device]);
     if (!floor.ok()) return std::move(floor).status().With(NameOf(devices_, device));
-    rates.push_back(1.0 / std::clamp(floor.value(), kLeastSeconds, kMostSeconds));
+    rates.push_back(RateOf(1, floor.value()));
   }
   return rates;
 }
 
 // Sums are added by the host, in memory.
-Result<DeviceGroup::Division*> DeviceGroup::DivisionOf(const Problem& problem,
-                                                       const std::vector<Terms>& terms,
-                                                       bool output_in_file) {
+Result<BalancedShares*> DeviceGroup::SharesOf(const Problem& problem,
+                                              const std::vector<Terms>& terms,
+                                              bool output_in_file) {
   const Terms& first = terms.front();
   const std::string key = KeyOf(problem, first.tiers, first.in_place, first.workspace);
-  if (Division* const known = divisions_.Find(key)) return known;
+  if (BalancedShares* const known = known_.Find(key)) return known;
   OOC_ASSIGN(const std::vector<double> rates, RatesOf(problem, terms));
   const bool adds = !devices_.front()->session().options().reproducible && !output_in_file;
-  Division division{CutInShares(problem, rates, adds)};
-  if (division.shares.empty()) {
-    division.shares = Whole(problem);
-    division.settled = true;
-  }
-  return &divisions_.Put(key, std::move(division));
-}
-
-std::vector<double> DeviceGroup::MeasuredRates(const std::vector<Share>& shares) const {
-  std::vector<double> rates;
-  for (size_t device = 0; device < devices_.size(); ++device) {
-    const auto length = static_cast<double>(shares[device].length());
-    const double seconds = std::clamp(seconds_[device], kLeastSeconds, kMostSeconds);
-    rates.push_back(length > 0 ? length / seconds : kLeastRate);
-  }
-  return rates;
-}
-
-void DeviceGroup::Balance(const Problem& problem, Division* division) const {
-  if (division->settled || ++division->calls < kCallsOfCut) return;
-  const double took = stats_.run.seconds;
-  if (division->best.empty() || took < division->seconds) {
-    division->best = division->shares;
-    division->seconds = took;
-  }
-  division->calls = 0;
-  const std::vector<double> rates = MeasuredRates(division->shares);
-  std::vector<Share> shares = CutInShares(problem, division->shares.front().axis, rates);
-  const bool better = !shares.empty() && took >= kWorthwhile * LongestOf(shares, rates);
-  if (better && ++division->cuts <= kMostCuts) {
-    division->shares = std::move(shares);
-  } else {
-    Settle(rates, division);
-  }
-}
-
-// Devices get in each other's way in host memory, so that the fastest may take less time alone. It
-// is tried where its rate beside the others comes close.
-void DeviceGroup::Settle(const std::vector<double>& rates, Division* division) const {
-  const auto fastest = std::max_element(rates.begin(), rates.end());
-  const int64_t all = division->shares.back().end;
-  const bool close = static_cast<double>(all) / *fastest < kClose * division->seconds;
-  if (close && !division->tried_alone) {
-    division->tried_alone = true;
-    const auto alone = static_cast<size_t>(fastest - rates.begin());
-    for (size_t device = 0; device < devices_.size(); ++device) {
-      Share& share = division->shares[device];
-      share.begin = device <= alone ? 0 : all;
-      share.end = device < alone ? 0 : all;
-    }
-    return;
-  }
-  division->shares = division->best;
-  division->settled = true;
+  return &known_.Put(key, BalancedShares(problem, rates, adds));
 }
 
 Status DeviceGroup::ReserveSums(const std::vector<Share>& shares, int64_t bytes) {
-  for (size_t device = FirstOf(shares) + 1; device < devices_.size(); ++device) {
+  for (size_t device = FirstWithShare(shares) + 1; device < devices_.size(); ++device) {
     Sums& sums = sums_[device];
     if (!HasShare(shares, device) || sums.bytes >= bytes) continue;
     sums = {};
@@ -429,10 +192,10 @@ Status DeviceGroup::Run(const Problem& problem, const OperandViews& operands, vo
     return devices_.front()->Run(problem, operands, nullptr, progress, {}, workspace);
   }
   const bool in_file = operands[static_cast<size_t>(Index(problem.output()))].in_file();
-  OOC_ASSIGN(Division* const division, DivisionOf(problem, terms, in_file));
-  Status status = RunDivided(problem, operands, division->shares, progress, workspace);
+  OOC_ASSIGN(BalancedShares* const shared, SharesOf(problem, terms, in_file));
+  Status status = RunDivided(problem, operands, shared->shares(), progress, workspace);
   if (!status.ok()) return std::move(status).With(ToString(problem));
-  Balance(problem, division);
+  shared->Balance(problem, stats_.run.seconds, seconds_);
   return {};
 }
 
@@ -442,7 +205,7 @@ Status DeviceGroup::RunDivided(const Problem& problem, const OperandViews& opera
   const auto output = static_cast<size_t>(Index(problem.output()));
   const Dims dims = problem.DimsOf(problem.output());
   const bool adds = AddsUp(problem, shares.front().axis);
-  const size_t first = FirstOf(shares);
+  const size_t first = FirstWithShare(shares);
   if (adds) OOC_TRY(ReserveSums(shares, problem.BytesOf(problem.output())));
   OOC_TRY(RunAll(shares, progress, [&](size_t device, const Progress& within) -> Status {
     SharedProblem part = ProblemOf(problem, shares[device]);
@@ -454,7 +217,10 @@ Status DeviceGroup::RunDivided(const Problem& problem, const OperandViews& opera
     return devices_[device]->Run(part.problem, tensors, nullptr, within, {}, workspace);
   }));
   for (size_t device = first + 1; adds && device < devices_.size(); ++device) {
-    if (HasShare(shares, device)) AddTo(operands[output], sums_[device].memory->data(), dims);
+    if (!HasShare(shares, device)) continue;
+    const TensorView& view = operands[output];
+    const auto add = view.dtype == DType::kFloat64 ? AddTo<double> : AddTo<float>;
+    add(view, sums_[device].memory->data(), dims);
   }
   return {};
 }
@@ -472,7 +238,7 @@ Status DeviceGroup::Run(const Program& program, const std::vector<OperandViews>&
     stats_ = CallStats{};
     return devices_.front()->Run(program, operands, nullptr, progress, workspace);
   }
-  std::vector<Share> shares = Whole(front);
+  std::vector<Share> shares = WholeOnFirst(front, devices_.size());
   if (rows && front.shape.n > 1) {
     OOC_ASSIGN(const std::vector<double> rates, RatesOf(front, terms));
     shares = CutInShares(front, Axis::kN, rates);
@@ -498,10 +264,10 @@ Result<PlanSummary> DeviceGroup::Plan(const Problem& problem, const Placement& p
     terms.push_back(TermsOf(device->session(), problem, placement));
   }
   const Tier output = placement.tiers[static_cast<size_t>(Index(problem.output()))];
-  OOC_ASSIGN(const Division* const division, DivisionOf(problem, terms, output == Tier::kFile));
+  OOC_ASSIGN(const BalancedShares* const shared, SharesOf(problem, terms, output == Tier::kFile));
   Result<PlanSummary> longest = Error(Code::kInternal, "no device has a share");
   for (size_t device = 0; device < devices_.size(); ++device) {
-    const Share& share = division->shares[device];
+    const Share& share = shared->shares()[device];
     if (share.length() == 0) continue;
     const std::string name = NameOf(devices_, device);
     Result<PlanSummary> plan = devices_[device]->Plan(ProblemOf(problem, share).problem, placement);

@@ -2,15 +2,15 @@
 // device, which run at the same time on parts of the caller's tensors.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/process_lock.hpp"
 #include "base/recent.hpp"
-#include "geom/share.hpp"
+#include "library/balanced_shares.hpp"
 #include "library/device_context.hpp"
+#include "library/running_shares.hpp"
 #include "memory/host_memory.hpp"
 
 namespace oocdnn {
@@ -44,17 +44,7 @@ class DeviceGroup {
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
-  class RunningShares;
   struct Workers;
-  using RunShare = std::function<Status(size_t device, const Progress& progress)>;
-  // The shares of a problem, and how calls with them went.
-  struct Division {
-    std::vector<Share> shares;
-    int cuts = 1, calls = 0;  // `calls`: with these shares
-    bool tried_alone = false, settled = false;
-    std::vector<Share> best = {};  // the shares of the shortest call
-    double seconds = 0.0;          // of that call
-  };
 
   // The turn of the group. `function` is named in the error of a nested call.
   Result<std::unique_lock<ProcessLock>> Begin(const char* function);
@@ -62,25 +52,16 @@ class DeviceGroup {
   // one lies on a device. `terms` become those of the devices.
   Status LookAt(const Problem& problem, const OperandViews& operands, void* stream,
                 std::vector<Terms>* terms, const Inner& inner = {});
-  // The remembered division, or one by the floors of the devices. It is valid until the next one is
-  // asked for.
-  Result<Division*> DivisionOf(const Problem& problem, const std::vector<Terms>& terms,
-                               bool output_in_file);
+  // The remembered shares, or those by the floors of the devices; valid until others are asked for.
+  Result<BalancedShares*> SharesOf(const Problem& problem, const std::vector<Terms>& terms,
+                                   bool output_in_file);
   Result<std::vector<double>> RatesOf(const Problem& problem, const std::vector<Terms>& terms);
-  // The rates of the devices in the last call, which had these shares.
-  [[nodiscard]] std::vector<double> MeasuredRates(const std::vector<Share>& shares) const;
-  // After a call: cuts the problem anew if its seconds say that this is worth it. In the end the
-  // shares of the shortest call stay.
-  void Balance(const Problem& problem, Division* division) const;
-  void Settle(const std::vector<double>& rates, Division* division) const;
   Status RunDivided(const Problem& problem, const OperandViews& operands,
                     const std::vector<Share>& shares, const Progress& progress, int64_t workspace);
   // Runs the shares of the devices that have one, the first device's on this thread.
   Status RunAll(const std::vector<Share>& shares, const Progress& progress, const RunShare& run);
   // Memory for the sums of each device but the first that has a share.
   Status ReserveSums(const std::vector<Share>& shares, int64_t bytes);
-  // The whole problem on the first device.
-  [[nodiscard]] std::vector<Share> Whole(const Problem& problem) const;
   // Takes over the statistics of the devices that have a share.
   void Collect(const std::vector<Share>& shares);
 
@@ -94,7 +75,7 @@ class DeviceGroup {
   };
   std::vector<Sums> sums_;
   static constexpr size_t kProblemsKept = 512;
-  Recent<std::string, Division, std::hash<std::string>> divisions_{kProblemsKept};
+  Recent<std::string, BalancedShares, std::hash<std::string>> known_{kProblemsKept};
   std::vector<double> seconds_;  // of each device's share in the last call
   CallStats stats_;
 };

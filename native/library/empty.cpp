@@ -5,21 +5,18 @@
 
 #include "base/checked.hpp"
 #include "exec/staging.hpp"
+#include "library/elements.hpp"
 #include "memory/owners.hpp"
 
 namespace oocdnn {
 namespace {
 
 template <class T>
-void Scale(T* data, const Dims& dims, const Dims& stride, double beta, int dimension = 0) {
-  if (dimension == 6) {
-    const auto value = static_cast<double>(*data);
-    *data = beta == 0.0 ? T{0} : static_cast<T>(beta * value);
-    return;
-  }
-  for (int64_t i = 0; i < dims[dimension]; ++i) {
-    Scale(data + i * stride[dimension], dims, stride, beta, dimension + 1);
-  }
+void Scale(T* data, const Dims& dims, const Dims& stride, double beta) {
+  ForEachElement(dims, stride, stride, [=](int64_t at, int64_t) {
+    const auto value = static_cast<double>(data[at]);
+    data[at] = beta == 0.0 ? T{0} : static_cast<T>(beta * value);
+  });
 }
 
 // A 16-bit element with the arithmetic of a number, so that Scale serves every type.
