@@ -760,6 +760,10 @@ OOCDNN_API void oocdnn_destroy_swapper(oocdnn_swapper* swapper);
 /* `slab` receives the address of page-locked host memory of so many bytes, 1 or more. */
 OOCDNN_API oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes,
                                               uint64_t* slab);
+/* The same of memory of another GPU, which this one has to reach. The slab belongs to the swapper
+ * like others: the memory is the other GPU's, and the allocation this process's. */
+OOCDNN_API oocdnn_status oocdnn_borrow_slab(oocdnn_swapper* swapper, int32_t ordinal, int64_t bytes,
+                                            uint64_t* slab);
 /* Waits for all copies first. */
 OOCDNN_API oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab);
 /* Copies `bytes` bytes, from the beginning of the slab on, when the stream has arrived here.

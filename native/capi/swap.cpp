@@ -71,6 +71,17 @@ oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes, uint6
   });
 }
 
+oocdnn_status oocdnn_borrow_slab(oocdnn_swapper* swapper, int32_t ordinal, int64_t bytes,
+                                 uint64_t* slab) {
+  return InTurn(swapper, [&](swap::Swapper& own) -> Status {
+    OOC_TRY(Need(slab, "the place for the slab"));
+    OOC_TRY(NeedSome(bytes, "the bytes of a slab"));
+    OOC_ASSIGN(void* const made, own.BorrowSlab(ordinal, bytes));
+    *slab = reinterpret_cast<uint64_t>(made);
+    return {};
+  });
+}
+
 oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab) {
   return InTurn(swapper, [&](swap::Swapper& own) { return own.FreeSlab(PointerTo(slab)); });
 }

@@ -1,5 +1,6 @@
-// Copies between a device's memory and page-locked host memory, beside the work of a stream that is
-// not ours: what leaves the device in a training step, and comes back.
+// Copies between a device's memory and slabs, which are page-locked host memory or memory of another
+// device, beside the work of a stream that is not ours: what leaves the device in a training step,
+// and comes back.
 //
 // A copy begins when the stream has arrived where it is at the call, and runs on a stream of its
 // direction. Its ticket is for one wait of the stream, which ends it. No call allocates memory or
@@ -27,6 +28,10 @@ class Swapper {
 
   // Page-locked host memory of exactly so many bytes; kOutOfMemory where there is none.
   virtual Result<void*> AllocateSlab(int64_t bytes) = 0;
+  // Memory of so many bytes of the GPU with this ordinal; kOutOfMemory where it has no more.
+  // kInvalidProblem where it is this GPU, kUnsupported where there is none or this GPU does not
+  // reach its memory.
+  virtual Result<void*> BorrowSlab(int ordinal, int64_t bytes) = 0;
   // Waits for the copies of all slabs. kInvalidProblem where it is no slab.
   virtual Status FreeSlab(void* slab) = 0;
 

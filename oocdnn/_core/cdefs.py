@@ -550,6 +550,8 @@ oocdnn_status oocdnn_create_swapper(int32_t ordinal, oocdnn_swapper** swapper);
 void oocdnn_destroy_swapper(oocdnn_swapper* swapper);
 oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes,
                                               uint64_t* slab);
+oocdnn_status oocdnn_borrow_slab(oocdnn_swapper* swapper, int32_t ordinal, int64_t bytes,
+                                            uint64_t* slab);
 oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab);
 oocdnn_status oocdnn_start_copy(oocdnn_swapper* swapper, int32_t way, uint64_t stream,
                                            uint64_t device_address, uint64_t slab, int64_t bytes,

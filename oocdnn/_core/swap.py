@@ -1,4 +1,4 @@
-"""The core library's copies between a GPU and page-locked host memory through cffi."""
+"""The core library's copies between a GPU and slabs through cffi."""
 
 import os
 import weakref
@@ -27,9 +27,10 @@ class NativeSwapper:
         end = weakref.finalize(self, _destroy, made[0], os.getpid())
         end.atexit = False
 
-    def slab(self, nbytes: int) -> "Slab":
-        """Page-locked memory of exactly that size, which is freed with the last reference to it."""
-        return Slab(self, nbytes)
+    def slab(self, nbytes: int, lender: int | None = None) -> "Slab":
+        """Page-locked memory of exactly that size, or memory of the GPU with the number `lender`,
+        which is freed with the last reference to it."""
+        return Slab(self, nbytes, lender)
 
     def start(self, way: int, stream: int, device: int, slab: "Slab", nbytes: int) -> int:
         """The ticket of a copy that begins when the stream has arrived here."""
@@ -50,13 +51,16 @@ class NativeSwapper:
 
 
 class Slab:
-    """Page-locked host memory."""
+    """Page-locked host memory, or memory of another GPU."""
 
     __slots__ = ("__weakref__", "_swapper", "address", "nbytes")
 
-    def __init__(self, swapper: NativeSwapper, nbytes: int) -> None:
-        address = _ffi().new("uint64_t *")
-        _check(_library().oocdnn_allocate_slab(swapper._handle, nbytes, address))
+    def __init__(self, swapper: NativeSwapper, nbytes: int, lender: int | None) -> None:
+        address, library = _ffi().new("uint64_t *"), _library()
+        if lender is None:
+            _check(library.oocdnn_allocate_slab(swapper._handle, nbytes, address))
+        else:
+            _check(library.oocdnn_borrow_slab(swapper._handle, lender, nbytes, address))
         self._swapper, self.address, self.nbytes = swapper, int(address[0]), nbytes
         end = weakref.finalize(self, _free, swapper, self.address, os.getpid())
         end.atexit = False

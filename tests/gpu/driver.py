@@ -38,6 +38,17 @@ class InContext:
         call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
 
+def gpus() -> int:
+    """How many there are; 0 without a driver."""
+    count = c_int()
+    try:
+        call("cuInit", 0)
+        call("cuDeviceGetCount", byref(count))
+    except (OSError, AssertionError):
+        return 0
+    return count.value
+
+
 def free_bytes() -> int:
     """Of GPU 0, as the driver says."""
     free, total = c_size_t(), c_size_t()

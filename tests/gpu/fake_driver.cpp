@@ -58,6 +58,7 @@ constexpr Entry kEntries[] = {
 struct Range {
   size_t bytes;
   unsigned type;
+  CUcontext context = nullptr;  // of device memory
 };
 
 std::mutex mutex;
@@ -69,11 +70,14 @@ std::map<CUdeviceptr, Range>& Ranges() {
 size_t held = 0, peak = 0;      // bytes of device memory, now and at most since somebody asked
 int questions = 0;              // about pointers
 size_t registrable = SIZE_MAX;  // bytes, at once
+size_t lendable = SIZE_MAX;     // bytes that the second GPU has
+int reaches = 1;                // whether a GPU reaches another one's memory
 void (*registering)() = nullptr;
 
 // The contexts of two GPUs, the second of which is there where a test asks for it.
 int contexts[2] = {};
 thread_local std::vector<CUcontext> pushed;
+std::set<std::pair<CUcontext, CUcontext>> peers;  // the first one reaches the memory of the second
 int Gpus() { return std::getenv("OOC_FAKE_TWO_GPUS") != nullptr ? 2 : 1; }
 
 const Range* Find(CUdeviceptr pointer, CUdeviceptr* begin) {
@@ -84,12 +88,14 @@ const Range* Find(CUdeviceptr pointer, CUdeviceptr* begin) {
   return pointer < next->first + next->second.bytes ? &next->second : nullptr;
 }
 
-// Whether [begin, begin + bytes) is known memory.
+// Whether [begin, begin + bytes) is memory that the current context reaches.
 bool Reachable(CUdeviceptr begin, size_t bytes) {
   const std::lock_guard lock(mutex);
   CUdeviceptr base = 0;
   const Range* const range = Find(begin, &base);
-  return range != nullptr && begin + bytes <= base + range->bytes;
+  if (range == nullptr || begin + bytes > base + range->bytes) return false;
+  const bool own = range->context == nullptr || range->context == pushed.back();
+  return own || peers.contains({pushed.back(), range->context});
 }
 
 void* At(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
@@ -143,6 +149,20 @@ FAKE(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice device) {
   return 0;
 }
 FAKE(cuDevicePrimaryCtxRelease_v2)(CUdevice) { return 0; }
+FAKE(cuDeviceCanAccessPeer)(int* can, CUdevice device, CUdevice peer) {
+  *can = device != peer ? reaches : 0;
+  return 0;
+}
+FAKE(cuCtxEnablePeerAccess)(CUcontext peer, unsigned) {
+  IN_CONTEXT();
+  const std::lock_guard lock(mutex);
+  const bool added = peers.emplace(pushed.back(), peer).second;
+  return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+// No functions of the driver's: whether a GPU reaches another one's memory, and the bytes that the
+// second GPU has.
+FAKE(fake_reaches)(int whether) { return reaches = whether, 0; }
+FAKE(fake_lendable)(size_t bytes) { return lendable = bytes, 0; }
 FAKE(cuCtxPushCurrent_v2)(CUcontext context) {
   pushed.push_back(context);
   return 0;
@@ -208,11 +228,15 @@ FAKE(fake_peak_bytes)(size_t* bytes) {
 FAKE(cuMemAlloc_v2)(CUdeviceptr* pointer, size_t bytes) {
   IN_CONTEXT();
   if (bytes > size_t{8} << 30) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUcontext context = pushed.back();
+  if (context == reinterpret_cast<CUcontext>(&contexts[1]) && bytes > lendable) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = reinterpret_cast<CUdeviceptr>(memory);
   const std::lock_guard lock(mutex);
-  Ranges()[*pointer] = {bytes, CU_MEMORYTYPE_DEVICE};
+  Ranges()[*pointer] = {bytes, CU_MEMORYTYPE_DEVICE, context};
   held += bytes;
   peak = std::max(peak, held);
   return 0;

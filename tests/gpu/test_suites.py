@@ -57,7 +57,7 @@ def test_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
         pytest.skip("this is such a process")
     if suite == "torch":
         pytest.importorskip("torch")  # its files are skipped whole then, and nothing passes
-    gpus = {"OOC_FAKE_TWO_GPUS": "1"} if suite == "several devices" else {}
+    gpus = {"OOC_FAKE_TWO_GPUS": "1"} if suite in ("several devices", "swap") else {}
     run_suite(tmp_path, *SUITES[suite], **gpus)
 
 

@@ -24,11 +24,12 @@ from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import FAKE, DeviceArray, InContext, call, driver
+from driver import FAKE, DeviceArray, InContext, call, driver, free_bytes, gpus
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("OOCDNN_TEST_DEVICE") != "cuda", reason="runs where OOCDNN_TEST_DEVICE is cuda"
 )
+two_gpus = pytest.mark.skipif(gpus() < 2, reason="there are no two GPUs")
 fake_only = pytest.mark.skipif(not FAKE, reason="the fake driver counts")
 
 
@@ -179,6 +180,72 @@ def test_there_is_no_such_gpu() -> None:
     for ordinal in (-1, 64):
         with pytest.raises(Unsupported, match=f"there is no GPU number {ordinal}"):
             NativeSwapper(ordinal)
+
+
+@two_gpus
+@given(sizes=st.lists(st.integers(1, 70_000), min_size=1, max_size=6))
+@settings(max_examples=30, deadline=None)
+def test_memory_of_another_gpu_holds_what_left(sizes: list[int]) -> None:
+    swapper, stream = NativeSwapper(0), Stream()
+    arrays = [array_of(nbytes) for nbytes in sizes]
+    slabs = [swapper.slab(nbytes, 1) for nbytes in sizes]
+    for way, byte in ((OUT, 0), (IN, 1)):
+        for number, (array, slab) in enumerate(zip(arrays, slabs, strict=True)):
+            stream.write(array, byte or 10 + number)
+            address = array.pointer.value
+            swapper.wait(
+                swapper.start(way, stream.handle, address, slab, slab.nbytes), stream.handle
+            )
+    stream.finish()
+    for number, array in enumerate(arrays):
+        assert (array.get() == 10 + number).all()
+    stream.close()
+
+
+@two_gpus
+@fake_only
+def test_what_another_gpu_cannot_lend_is_told(swapper: NativeSwapper) -> None:
+    with pytest.raises(InvalidProblem, match="GPU 0 borrows from other GPUs"):
+        swapper.slab(64, 0)
+    with pytest.raises(Unsupported, match="there is no GPU number 2"):
+        swapper.slab(64, 2)
+    with pytest.raises(InvalidProblem):
+        swapper.slab(0, 1)
+    driver().fake_reaches(0)
+    try:
+        with pytest.raises(Unsupported, match="GPU 0 does not reach the memory of GPU 1"):
+            NativeSwapper(0).slab(64, 1)
+    finally:
+        driver().fake_reaches(1)
+    driver().fake_lendable.argtypes = [ctypes.c_size_t]
+    driver().fake_lendable(1 << 12)
+    try:
+        with pytest.raises(OutOfMemory, match="GPU 1 has no 8000 bytes left to lend"):
+            swapper.slab(8000, 1)
+        assert swapper.slab(4096, 1).nbytes == 4096
+    finally:
+        driver().fake_lendable((1 << 64) - 1)
+
+
+@two_gpus
+@fake_only
+def test_borrowed_memory_is_given_back(stream: Stream) -> None:
+    array, swapper = array_of(1 << 20), NativeSwapper(0)
+    gc.collect()
+    before = free_bytes()
+    slab = swapper.slab(1 << 20, 1)
+    assert before - free_bytes() == 1 << 20
+    swapper.start(OUT, stream.handle, array.pointer.value, slab, 1 << 20)
+    del slab  # its copy is under way
+    gc.collect()
+    assert free_bytes() == before
+    kept = swapper.slab(64, 1)
+    del swapper
+    gc.collect()
+    assert free_bytes() < before
+    del kept
+    gc.collect()
+    assert free_bytes() == before
 
 
 @fake_only

@@ -1,6 +1,7 @@
 #include "device/cuda/swapper.hpp"
 
 #include <array>
+#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -10,6 +11,11 @@
 
 namespace oocdnn::cuda {
 namespace {
+
+struct Slab {
+  int64_t bytes = 0;
+  const PrimaryContext* lender = nullptr;  // the GPU that has it; null: it is host memory
+};
 
 // A direction: its copies run one after the other.
 struct Lane {
@@ -24,6 +30,7 @@ class CudaSwapper final : public swap::Swapper {
 
   Status Prepare();
   Result<void*> AllocateSlab(int64_t bytes) override;
+  Result<void*> BorrowSlab(int ordinal, int64_t bytes) override;
   Status FreeSlab(void* slab) override;
   Result<int64_t> Start(swap::Way way, swap::Stream stream, swap::Address device, void* slab,
                         int64_t bytes) override;
@@ -33,24 +40,29 @@ class CudaSwapper final : public swap::Swapper {
  private:
   [[nodiscard]] const Driver& driver() const { return context_.driver(); }
   Status Finish();
+  // A GPU whose memory this one reaches from here on.
+  Result<const PrimaryContext*> LenderOf(int ordinal);
+  // Its copies have ended.
+  void Free(void* address, const Slab& slab) const;
   // The number of an event that no copy uses, made where there is none. It is the next copy's
   // ticket.
   Result<size_t> FreeEvent();
   Result<CUevent> EventOf(int64_t ticket) const;
 
   const PrimaryContext context_;
-  std::array<Lane, 2> lanes_;    // by Way
-  std::vector<CUevent> events_;  // at the end of a copy
-  std::vector<bool> waiting_;    // for each of them: its copy has not been waited for
-  std::vector<size_t> free_;     // the other ones
-  std::unordered_map<void*, int64_t> slabs_;
+  std::array<Lane, 2> lanes_;              // by Way
+  std::vector<CUevent> events_;            // at the end of a copy
+  std::vector<bool> waiting_;              // for each of them: its copy has not been waited for
+  std::vector<size_t> free_;               // the other ones
+  std::map<int, PrimaryContext> lenders_;  // by ordinal
+  std::unordered_map<void*, Slab> slabs_;
 };
 
 // Errors are ignored: the process may be ending, and nobody is left to handle them.
 CudaSwapper::~CudaSwapper() {
   const Current current(context_);
   static_cast<void>(Finish());
-  for (const auto& [slab, bytes] : slabs_) FreePinned(driver(), slab, bytes);
+  for (const auto& [address, slab] : slabs_) Free(address, slab);
   for (CUevent event : events_) driver().cuEventDestroy(event);
   for (const Lane& lane : lanes_) {
     if (lane.reached != nullptr) driver().cuEventDestroy(lane.reached);
@@ -79,17 +91,67 @@ Result<void*> CudaSwapper::AllocateSlab(int64_t bytes) {
   const Current current(context_);
   OOC_TRY(current.status());
   OOC_ASSIGN(void* const slab, AllocatePinned(driver(), bytes));
-  slabs_.emplace(slab, bytes);
+  slabs_.emplace(slab, Slab{bytes});
   return slab;
+}
+
+Result<const PrimaryContext*> CudaSwapper::LenderOf(int ordinal) {
+  const auto known = lenders_.find(ordinal);
+  if (known != lenders_.end()) return &known->second;
+  if (ordinal == context_.ordinal()) {
+    return Error(Code::kInvalidProblem, "GPU %d borrows from other GPUs, and not from itself",
+                 ordinal);
+  }
+  OOC_ASSIGN(PrimaryContext lender, PrimaryContext::Retain(ordinal));
+  int reaches = 0;
+  OOC_CUDA(driver(), cuDeviceCanAccessPeer, &reaches, context_.device(), lender.device());
+  if (reaches == 0) {
+    return Error(Code::kUnsupported, "GPU %d does not reach the memory of GPU %d",
+                 context_.ordinal(), ordinal);
+  }
+  const Current current(context_);
+  OOC_TRY(current.status());
+  const CUresult result = driver().cuCtxEnablePeerAccess(lender.handle(), 0);
+  if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
+    OOC_TRY(driver().Check(result, "cuCtxEnablePeerAccess"));
+  }
+  return &lenders_.emplace(ordinal, std::move(lender)).first->second;
+}
+
+Result<void*> CudaSwapper::BorrowSlab(int ordinal, int64_t bytes) {
+  OOC_ASSIGN(const PrimaryContext* const lender, LenderOf(ordinal));
+  const Current current(*lender);
+  OOC_TRY(current.status());
+  CUdeviceptr made = 0;
+  const CUresult result = driver().cuMemAlloc(&made, static_cast<size_t>(bytes));
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    return Error(Code::kOutOfMemory, "GPU %d has no %lld bytes left to lend", ordinal,
+                 static_cast<long long>(bytes));
+  }
+  OOC_TRY(driver().Check(result, "cuMemAlloc"));
+  void* const slab = reinterpret_cast<void*>(made);  // NOLINT(performance-no-int-to-ptr)
+  slabs_.emplace(slab, Slab{bytes, lender});
+  return slab;
+}
+
+void CudaSwapper::Free(void* address, const Slab& slab) const {
+  const Current current(slab.lender == nullptr ? context_ : *slab.lender);
+  if (slab.lender == nullptr) {
+    FreePinned(driver(), address, slab.bytes);
+  } else {
+    driver().cuMemFree(Address(address));
+  }
 }
 
 Status CudaSwapper::FreeSlab(void* slab) {
   const auto found = slabs_.find(slab);
   if (found == slabs_.end()) return Error(Code::kInvalidProblem, "%p is no slab", slab);
-  const Current current(context_);
-  OOC_TRY(current.status());
-  OOC_TRY(Finish());
-  FreePinned(driver(), slab, found->second);
+  {
+    const Current current(context_);
+    OOC_TRY(current.status());
+    OOC_TRY(Finish());
+  }
+  Free(slab, found->second);
   slabs_.erase(found);
   return {};
 }
@@ -97,10 +159,10 @@ Status CudaSwapper::FreeSlab(void* slab) {
 Result<int64_t> CudaSwapper::Start(swap::Way way, swap::Stream stream, swap::Address device,
                                    void* slab, int64_t bytes) {
   const auto found = slabs_.find(slab);
-  if (found == slabs_.end() || bytes > found->second) {
+  if (found == slabs_.end() || bytes > found->second.bytes) {
     return Error(Code::kInvalidProblem, "a copy of %lld bytes needs a slab of as many; %p has %lld",
                  static_cast<long long>(bytes), slab,
-                 found == slabs_.end() ? 0LL : static_cast<long long>(found->second));
+                 found == slabs_.end() ? 0LL : static_cast<long long>(found->second.bytes));
   }
   const Current current(context_);
   OOC_TRY(current.status());

@@ -15,6 +15,9 @@ void CallSwap(Random* random) {
   Now("oocdnn_allocate_slab");
   Answered(oocdnn_allocate_slab(swapper, random->Between(-1, 4096),
                                 random->Chance(10) ? nullptr : &slab));
+  Now("oocdnn_borrow_slab");
+  Answered(oocdnn_borrow_slab(swapper, random->Int(), random->Between(-1, 4096),
+                              random->Chance(10) ? nullptr : &slab));
   Now("oocdnn_start_copy");
   Answered(oocdnn_start_copy(swapper, random->Int(), 0, 0, slab, random->Integer(), &ticket));
   Now("oocdnn_copy_done");
