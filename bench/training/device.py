@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ import torch
 
 from oocdnn._core.swap import NativeSwapper, Slab
 from oocdnn.bench.training.counting import Counter, CountingCard
+from oocdnn.errors import InvalidProblem
 from oocdnn.torch import memory_limit
 
 
@@ -27,7 +28,8 @@ class Device(Protocol):
 
     def name(self) -> str: ...
 
-    def limit(self, nbytes: int, planning: float) -> memory_limit: ...
+    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, str]) -> memory_limit:
+        """`borrow`: as `memory_limit` has it."""
 
     def total(self) -> int: ...
 
@@ -69,8 +71,8 @@ class Gpu:
     def name(self) -> str:
         return str(torch.cuda.get_device_name())
 
-    def limit(self, nbytes: int, planning: float) -> memory_limit:
-        return memory_limit(nbytes, planning=planning)
+    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, str]) -> memory_limit:
+        return memory_limit(nbytes, planning=planning, borrow=borrow)
 
     def total(self) -> int:
         return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
@@ -159,7 +161,9 @@ class Host:
     def name(self) -> str:
         return "CPU, counted"
 
-    def limit(self, nbytes: int, planning: float) -> memory_limit:
+    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, str]) -> memory_limit:
+        if borrow:
+            raise InvalidProblem("the CPU borrows no memory from GPUs; leave --borrow out")
         return memory_limit(nbytes, planning=planning, card=self._card)
 
     def total(self) -> int:

@@ -93,6 +93,7 @@ class Wish:
         mode: Arithmetic; None: the case's.
         last: Whether channels are last; None: as the case has it.
         limits: GiB, or with an x a share of what the plain step needs; none: the case's.
+        borrow: Bytes of other GPUs within limits, as "cuda:1=40GiB".
         planning: Seconds for one plan.
         profile: Adds where the time goes, kernel by kernel, what the GPU idles beyond the plain
             step, and what the limit's hooks take the host.
@@ -115,6 +116,7 @@ class Wish:
     mode: str | None = None
     last: bool | None = None
     limits: tuple[str, ...] = ()
+    borrow: tuple[str, ...] = ()
     planning: float = 2.0
     profile: bool = False
     needs: bool = False
@@ -210,7 +212,8 @@ class Study:
 
     def _within(self, limit: int) -> Row:
         training = self.case.training(self.device)
-        run = self.device.limit(limit, self.given.planning)
+        borrow = dict(_lender(text) for text in self.given.borrow)
+        run = self.device.limit(limit, self.given.planning, borrow)
         with run:
             row, batch = self._timed(training, WARM, TIMED, lambda: run.settled)
             if run.plan is not None:
@@ -221,6 +224,7 @@ class Study:
                     predicted = row["others_gib"] + told.reserved / GIB
                     row["predicted_driver_gib"] = predicted
                     row["driver_of_predicted"] = row["driver_gib"] / predicted
+            row["borrow"] = borrow
             row["state"] = run._steps.mode.value
             row["within"] = row["driver_gib"] * GIB <= limit
             if self.given.profile:
@@ -543,6 +547,14 @@ def _told(plan: Plan, row: Row) -> Row:
         "planning_seconds": plan.planning,
         "saved_tensors": len(told.rows),
     }
+
+
+def _lender(text: str) -> tuple[str, str]:
+    """A GPU and bytes, of "cuda:1=40GiB"."""
+    name, mark, size = text.partition("=")
+    if not mark:
+        raise InvalidProblem(f"{text!r} names a GPU and bytes as in cuda:1=40GiB")
+    return name, size
 
 
 def _bytes(batch: Any) -> int:

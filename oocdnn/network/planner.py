@@ -60,6 +60,11 @@ class Plan:
     def peak_bytes(self) -> int:
         return self.simulation.peak_bytes
 
+    @property
+    def swapped_bytes(self) -> int:
+        """Of the tensors that are swapped."""
+        return sum(self.timeline.saved[index].nbytes for index in self.schedule.swapped())
+
     def choice(self, index: int) -> Choice:
         return self.schedule.choices[index]
 

@@ -220,7 +220,7 @@ def compare(
         refused: list[str] = []
         while True:
             try:
-                training, run = make(), device.limit(limit, planning)
+                training, run = make(), device.limit(limit, planning, {})
                 ours = train(device, training, steps, run)
                 parts = sum(len(known.parts) for known in run._steps.kinds)
                 if not parts or len(refused) + 1 == attempts:

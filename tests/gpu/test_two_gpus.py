@@ -5,6 +5,8 @@ Needs two GPUs and torch; run.sh asks for both.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
 
 import oracle
@@ -97,3 +99,47 @@ def test_the_wrong_gpu_is_refused_and_nothing_breaks(contexts):
         with pytest.raises(oocdnn.Unsupported, match="GPU"):
             context.conv2d(*on(1 - device), padding=1)
         assert_equal(context.conv2d(*on(device), padding=1).cpu().numpy(), REFERENCE)
+
+
+def test_what_leaves_one_gpu_is_in_the_memory_of_the_other():
+    pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+    from oocdnn.errors import OutOfMemory
+    from oocdnn.torch import memory_limit
+
+    def trained(limit):
+        torch.manual_seed(1)
+        layers = [
+            one for _ in range(12) for one in (torch.nn.Linear(1024, 1024), torch.nn.Softsign())
+        ]
+        net = torch.nn.Sequential(*layers).to("cuda:0")
+        optimizer = torch.optim.SGD(net.parameters(), 0.01)
+        x = torch.randn(8192, 1024, device="cuda:0")
+        losses, lent = [], 0
+        with limit:
+            for _ in range(12):
+                optimizer.zero_grad()
+                loss = net(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                lent = max(lent, free - torch.cuda.mem_get_info(1)[0])
+        return losses, lent
+
+    torch.zeros(1, device="cuda:1")
+    free = torch.cuda.mem_get_info(1)[0]
+    plain, _ = trained(contextlib.nullcontext())
+    used = torch.cuda.max_memory_reserved(0)
+    total = torch.cuda.mem_get_info(0)[1] - torch.cuda.mem_get_info(0)[0]
+    others = total - torch.cuda.memory_reserved(0)
+    torch.cuda.empty_cache()
+    limit = memory_limit(others + used * 7 // 10, borrow={"cuda:1": "4GiB"})
+    losses, lent = trained(limit)
+    assert losses == plain
+    assert lent >= 32 << 20
+    assert limit.links[0].name == "other GPUs"
+    assert limit.links[0].to_host > limit.links[1].to_host
+    del limit
+    gc.collect()
+    assert abs(free - torch.cuda.mem_get_info(1)[0]) < 64 << 20
+    with pytest.raises(OutOfMemory, match="are to be borrowed of cuda:1"):
+        memory_limit("16GiB", borrow={"cuda:1": "1024GiB"})

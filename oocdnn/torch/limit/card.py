@@ -13,7 +13,7 @@ import gc
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.heap.allocator import Heap
 from oocdnn.torch.limit.heap.history import History, has_pools, heap_of
 from oocdnn.torch.limit.heap.reading import Log
+from oocdnn.torch.limit.lenders import Lenders
 
 
 class Copy(Protocol):
@@ -46,6 +47,7 @@ class Card(Protocol):
     device: torch.device
     probe_bytes: int  # of the copies that measure the link
     least_bytes: int  # a smaller storage is kept: its copy costs more than its bytes are worth
+    borrowed: int  # bytes of other devices that slabs take before host memory
     one_stream: bool  # False once `holds` has seen another stream
 
     def begin(self) -> None:
@@ -141,8 +143,8 @@ class Card(Protocol):
         """Allocates other device memory for a storage, or with 0 none; what was there is lost."""
 
     def slab(self, nbytes: int) -> Any:
-        """Host bytes of exactly that size that copies reach at the link's rate; its attribute
-        `nbytes` has it."""
+        """Bytes of exactly that size, of the host or of another device, that copies reach at the
+        link's rate; its attribute `nbytes` has it."""
 
     def copy_out(self, source: Tensor, target: Any) -> Copy:
         """From the device to a slab, when the compute stream has arrived here."""
@@ -196,15 +198,21 @@ _CYCLES = 2e9  # of a GPU in a second, or a little less
 
 
 class CudaCard:
-    """A GPU: copies run beside the current stream."""
+    """A GPU: copies run beside the current stream.
+
+    Args:
+        borrowed: Bytes of other GPUs that slabs take before host memory, by the GPUs' numbers.
+    """
 
     probe_bytes = 1 << 28
     least_bytes = 1 << 18
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, borrowed: Mapping[int, int] | None = None) -> None:
         self.device = device
         torch.cuda.init()
         self.swapper = NativeSwapper(device.index)
+        self.borrowed = sum((borrowed or {}).values())
+        self._lenders = Lenders(self.swapper, borrowed or {})
         self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)
         self._index = int(device.index)
@@ -235,6 +243,9 @@ class CudaCard:
         return bool(torch._C._cuda_isCurrentStreamCapturing())
 
     def slab(self, nbytes: int) -> Slab:
+        lent = self._lenders.slab(nbytes)
+        if lent is not None:
+            return lent
         try:
             return self.swapper.slab(nbytes)
         except OutOfMemory as error:
@@ -431,6 +442,7 @@ class HostCard:
     """The CPU's tensors as a device's; `rate` of each direction in bytes a second."""
 
     probe_bytes = 1 << 16
+    borrowed = 0
     one_stream = True
 
     def __init__(self, rate: float = float("inf"), least_bytes: int = 1 << 10) -> None:

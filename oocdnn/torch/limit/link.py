@@ -1,4 +1,4 @@
-"""The link to host memory, as a card's copies measure it."""
+"""The links to what holds the bytes that are swapped, as a card's copies measure them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,26 @@ _LARGE, _ROUNDS = 5, 4
 _SMALL = 16  # copies of a round
 
 
-def measured(card: Card) -> Link:
-    """The rates of large copies, and what a copy takes the host, with its device bytes and without
-    waits."""
+def measured(card: Card, name: str = "host") -> Link:
+    """The rates of large copies to the card's first slabs, and what a copy takes the host, with its
+    device bytes and without waits."""
     away, back = _rates(card)
-    return Link(away, back, _BOTH * (away + back), host=_host(card))
+    return Link(away, back, _BOTH * (away + back), name=name, host=_host(card))
+
+
+def shared(first: Link, second: Link, share: float) -> Link:
+    """One link for copies of which this share of the bytes goes over the first link."""
+
+    def rate(one: float, other: float) -> float:
+        return 1.0 / (share / one + (1.0 - share) / other)
+
+    return replace(
+        first,
+        to_host=rate(first.to_host, second.to_host),
+        from_host=rate(first.from_host, second.from_host),
+        both=rate(first.both, second.both),
+        name=f"{first.name} and {second.name}",
+    )
 
 
 def links_with(links: Sequence[Link], copying: float | None) -> list[Link]:

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.collector import collector
-from oocdnn.torch.limit.link import links_with, measured
+from oocdnn.torch.limit.link import links_with, measured, shared
 
 if TYPE_CHECKING:
     from oocdnn.network.plan_file import PlanFile
@@ -63,18 +64,22 @@ class memory_limit:
             included: an integer, or text such as "16GiB". The device has to be this process's
             alone: what other processes hold there counts as well.
         device: The GPU; PyTorch's current one by default.
+        borrow: Bytes of other GPUs of this process that are taken before host memory, for instance
+            {"cuda:1": "40GiB"}. This GPU has to reach their memory. What they lend is allocated as
+            it is needed, kept for the following steps, and freed with this object.
         planning: Seconds that the search for one plan may take; twice as long where the gaps of
             PyTorch's allocator pass the limit.
         plan_file: A file whose plans are used for steps of the same structure, without a search,
             and to which the plans that are made are written.
 
     Raises:
-        InvalidProblem: The limit or the time is no positive number.
+        InvalidProblem: The limit, the time or what is borrowed is no positive number, or the GPU
+            is to borrow from itself.
         FileError: The file of plans cannot be read, or is something else's.
         DeviceError: PyTorch has no such GPU.
-        Unsupported: highspy is not installed.
-        OutOfMemory: At the end of a recorded step, where no plan fits the limit; its `least` is a
-            limit that suffices.
+        Unsupported: highspy is not installed, or the GPU does not reach another one's memory.
+        OutOfMemory: Less is free on another GPU than is to be borrowed. At the end of a recorded
+            step: no plan fits the limit; the error's `least` is a limit that suffices.
     """
 
     _raises = True  # where no plan fits; else such steps are swapped
@@ -85,6 +90,7 @@ class memory_limit:
         limit: int | str,
         device: torch.device | int | str | None = None,
         *,
+        borrow: Mapping[Any, int | str] | None = None,
         planning: float = 4.0,
         plan_file: str | os.PathLike[str] | None = None,
         card: Card | None = None,
@@ -104,8 +110,11 @@ class memory_limit:
             from oocdnn.network.plan_file import PlanFile
 
             self._file = PlanFile(Path(plan_file))
-        self._card = CudaCard(_gpu(device)) if card is None else card
-        self._links: list[Link] = []
+        if card is None:
+            gpu = _gpu(device)
+            card = CudaCard(gpu, _borrowed(gpu, borrow or {}))
+        self._card = card
+        self._links: list[Link] = []  # to host memory; before it, to other GPUs'
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
         self._steps = Steps(
@@ -120,7 +129,7 @@ class memory_limit:
             raise InvalidProblem("this memory limit is in use already; make another one")
         self._card.begin()
         if not self._links:
-            self._links = [measured(self._card)]
+            self._links = self._measured()
         collector.begin()
         self._hooks.push()
         self._steps.table.enter()
@@ -151,6 +160,11 @@ class memory_limit:
         self._hooks.pop()
         collector.end()
         self._steps.close()
+
+    def _measured(self) -> list[Link]:
+        if not self._card.borrowed:
+            return [measured(self._card)]
+        return [measured(self._card, "other GPUs"), measured(CudaCard(self._card.device))]
 
     def step(self) -> None:
         """Marks the end of a step."""
@@ -221,8 +235,13 @@ class memory_limit:
 
     @property
     def links(self) -> list[Link]:
-        """The wires to host memory, as measured."""
+        """The wires to other GPUs, where they lend memory, and to the host, as measured."""
         return list(self._links)
+
+    def _link(self, share: float) -> Link:
+        """The link where this share of what is swapped is borrowed, if anything is."""
+        first, *host = self._links
+        return shared(first, host[0], share) if host and share < 1.0 else first
 
     def _plan(
         self, timeline: Timeline, room: int, reserved: Reserved | None, copying: float | None
@@ -237,11 +256,16 @@ class memory_limit:
                 f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
-        links = links_with(self._links, copying)
-        found = None if self._file is None else self._file.find(timeline, links, room, reserved)
-        if found is not None:
-            return found
-        made = plan(timeline, links, room, seconds=self._planning, reserved=reserved)
+        borrowed, share = self._card.borrowed, 1.0
+        while True:
+            links = links_with([self._link(share)], copying)
+            found = None if self._file is None else self._file.find(timeline, links, room, reserved)
+            if found is not None:
+                return found
+            made = plan(timeline, links, room, seconds=self._planning, reserved=reserved)
+            if share < 1.0 or not 0 < borrowed < made.swapped_bytes:
+                break
+            share = borrowed / made.swapped_bytes  # the rest goes to the host
         if self._file is not None:
             try:
                 self._file.keep(made)
@@ -249,6 +273,27 @@ class memory_limit:
                 self._file = None
                 self._tell(f"plans are not kept: {error}")
         return made
+
+
+def _borrowed(
+    gpu: torch.device, borrow: Mapping[Any, int | str]
+) -> dict[int, int]:
+    """Bytes of other GPUs, by their numbers."""
+    found: dict[int, int] = {}
+    for device, size in borrow.items():
+        lender, nbytes = _gpu(device), byte_count(f"what {device} lends", size)
+        if lender == gpu or nbytes <= 0 or lender.index in found:
+            raise InvalidProblem(
+                f"{nbytes} bytes of {lender} for {gpu}: a GPU borrows a positive number of bytes "
+                "from other GPUs, each of them named once"
+            )
+        free = int(torch.cuda.mem_get_info(lender)[0])
+        if nbytes > free:
+            raise OutOfMemory(
+                f"{nbytes} bytes are to be borrowed of {lender}, and {free} are free there"
+            )
+        found[int(lender.index)] = nbytes
+    return found
 
 
 def _gpu(device: torch.device | int | str | None) -> torch.device:

@@ -1,0 +1,38 @@
+"""Memory of other GPUs that holds what leaves this one."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+
+from oocdnn._core.swap import NativeSwapper, Slab
+from oocdnn.errors import OutOfMemory
+
+
+class Lenders:
+    """Slabs of other GPUs, the first named ones first.
+
+    Args:
+        allowed: Bytes that may be borrowed of each GPU, by its number.
+    """
+
+    def __init__(self, swapper: NativeSwapper, allowed: Mapping[int, int]) -> None:
+        self._swapper = swapper
+        self._left = dict(allowed)
+
+    def slab(self, nbytes: int) -> Slab | None:
+        """None where no GPU may lend so many bytes more, or has them."""
+        for number, left in self._left.items():
+            if nbytes > left:
+                continue
+            try:
+                slab = self._swapper.slab(nbytes, number)
+            except OutOfMemory:
+                continue
+            self._left[number] -= nbytes
+            weakref.finalize(slab, self._freed, number, nbytes).atexit = False
+            return slab
+        return None
+
+    def _freed(self, number: int, nbytes: int) -> None:
+        self._left[number] += nbytes

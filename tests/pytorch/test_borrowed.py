@@ -1,0 +1,117 @@
+"""Memory of other GPUs that holds what leaves this one."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from oocdnn.errors import InvalidProblem, OutOfMemory
+from oocdnn.network.plan import Policy
+from oocdnn.network.timeline import Link
+from oocdnn.torch.limit import session
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.lenders import Lenders
+from oocdnn.torch.limit.link import shared
+from oocdnn.torch.limit.session import memory_limit
+
+HOST = Link(50e6, 40e6, 80e6, name="host")
+OTHERS = Link(400e6, 300e6, 600e6, name="other GPUs")
+
+
+class FakeSlab:
+    def __init__(self, nbytes: int, lender: int) -> None:
+        self.nbytes, self.lender = nbytes, lender
+
+
+class FakeSwapper:
+    """GPU 2 has no memory."""
+
+    def slab(self, nbytes: int, lender: int) -> FakeSlab:
+        if lender == 2:
+            raise OutOfMemory("GPU 2 has none")
+        return FakeSlab(nbytes, lender)
+
+
+def test_gpus_lend_as_many_bytes_as_they_may() -> None:
+    lenders = Lenders(FakeSwapper(), {2: 1000, 1: 100, 3: 60})  # type: ignore[arg-type]
+    first = lenders.slab(60)
+    second, third = lenders.slab(50), lenders.slab(40)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert [one.lender for one in (first, second, third)] == [1, 3, 1]  # type: ignore[attr-defined]
+    assert lenders.slab(11) is None
+    del first
+    gc.collect()
+    again = lenders.slab(60)
+    assert again is not None
+    assert again.lender == 1  # type: ignore[attr-defined]
+
+
+def test_a_shared_link_takes_the_time_of_both() -> None:
+    link = shared(OTHERS, HOST, 0.25)
+    assert 1e6 / link.to_host == pytest.approx(0.25e6 / 400e6 + 0.75e6 / 50e6)
+    assert 1e6 / link.from_host == pytest.approx(0.25e6 / 300e6 + 0.75e6 / 40e6)
+    assert link.name == "other GPUs and host"
+    assert shared(OTHERS, HOST, 1.0).to_host == pytest.approx(OTHERS.to_host)
+
+
+@pytest.mark.parametrize(
+    ("borrowed", "name"), [(0, "host"), (1 << 40, "other GPUs"), (20_000, "other GPUs and host")]
+)
+def test_plans_have_the_rates_of_what_is_borrowed(
+    borrowed: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    layers = [
+        layer
+        for _ in range(8)
+        for layer in (torch.nn.Conv1d(4, 4, 3, padding=1), torch.nn.Softsign())
+    ]
+    net = torch.nn.Sequential(*layers)
+    x = torch.randn(8, 4, 256)
+    card = HostCard(least_bytes=256)
+    card.borrowed = borrowed
+    links = [OTHERS, HOST] if borrowed else [HOST]
+    monkeypatch.setattr(memory_limit, "_measured", lambda _: list(links))
+    monkeypatch.setattr(card, "others", lambda: 0)
+    run = memory_limit(400_000, planning=0.2, card=card)
+    with run:
+        for _ in range(4):
+            net(x).square().mean().backward()
+            run.step()
+    assert run.plan is not None
+    assert any(one.policy is Policy.SWAP for one in run.plan.schedule.choices)
+    assert run.plan.swapped_bytes > 20_000
+    assert [link.name for link in run.plan.links] == [name]
+    assert run.links == links
+    card.close()
+
+
+@pytest.mark.parametrize(
+    ("borrow", "told"),
+    [
+        ({"cuda:0": "1GiB"}, "1073741824 bytes of cuda:0 for cuda:0: a GPU borrows a positive"),
+        ({"cuda:1": 0}, "0 bytes of cuda:1"),
+        ({"cuda:1": 5, torch.device("cuda", 1): 6}, "each of them named once"),
+        ({"cuda:1": "x"}, "what cuda:1 lends"),
+    ],
+)
+def test_what_cannot_be_borrowed_is_told(
+    borrow: dict[Any, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = torch.device("cuda", 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (100, 200))
+    with pytest.raises(InvalidProblem, match=told):
+        session._borrowed(gpu, borrow)
+    with pytest.raises(OutOfMemory, match="101 bytes are to be borrowed of cuda:1, and 100 are"):
+        session._borrowed(gpu, {"cuda:1": 101})
+    assert session._borrowed(gpu, {"cuda:1": 100}) == {1: 100}
