@@ -123,12 +123,12 @@ class Gpu:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Counts the slabs that are page-locked."""
+        """Counts the slabs of page-locked memory."""
         slab = NativeSwapper.slab
 
-        def counting(swapper: NativeSwapper, nbytes: int) -> Slab:
-            self._registrations += 1
-            return slab(swapper, nbytes)
+        def counting(swapper: NativeSwapper, nbytes: int, lender: int | None = None) -> Slab:
+            self._registrations += lender is None
+            return slab(swapper, nbytes, lender)
 
         NativeSwapper.slab = counting  # type: ignore[assignment, method-assign]
         try:
