@@ -60,6 +60,14 @@ def byte_count(name: str, value: Any) -> int:
     return operator.index(value)
 
 
+def lender(text: str) -> tuple[str, int]:
+    """A GPU and the bytes that it lends, of text such as "cuda:1=40GiB"."""
+    name, mark, size = text.strip().partition("=")
+    if not mark or not re.fullmatch(r"cuda:\d+", name):
+        raise InvalidProblem(f"{shown(text)} names no GPU and bytes; write cuda:1=40GiB")
+    return name, byte_count(f"what {name} lends", size)
+
+
 def flag(name: str, value: Any) -> bool:
     """`value` as true or false."""
     try:

@@ -28,7 +28,7 @@ class Device(Protocol):
 
     def name(self) -> str: ...
 
-    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, str]) -> memory_limit:
+    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, int]) -> memory_limit:
         """`borrow`: as `memory_limit` has it."""
 
     def total(self) -> int: ...
@@ -71,7 +71,7 @@ class Gpu:
     def name(self) -> str:
         return str(torch.cuda.get_device_name())
 
-    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, str]) -> memory_limit:
+    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, int]) -> memory_limit:
         return memory_limit(nbytes, planning=planning, borrow=borrow)
 
     def total(self) -> int:
@@ -161,7 +161,7 @@ class Host:
     def name(self) -> str:
         return "CPU, counted"
 
-    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, str]) -> memory_limit:
+    def limit(self, nbytes: int, planning: float, borrow: Mapping[str, int]) -> memory_limit:
         if borrow:
             raise InvalidProblem("the CPU borrows no memory from GPUs; leave --borrow out")
         return memory_limit(nbytes, planning=planning, card=self._card)

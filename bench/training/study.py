@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from oocdnn._arguments import lender
 from oocdnn.bench.training.device import Device, loop_seconds, resident_bytes, seconds_of
 from oocdnn.bench.training.models import MODELS, Training
 from oocdnn.bench.training.peers import PEERS
@@ -212,7 +213,7 @@ class Study:
 
     def _within(self, limit: int) -> Row:
         training = self.case.training(self.device)
-        borrow = dict(_lender(text) for text in self.given.borrow)
+        borrow = dict(map(lender, self.given.borrow))
         run = self.device.limit(limit, self.given.planning, borrow)
         with run:
             row, batch = self._timed(training, WARM, TIMED, lambda: run.settled)
@@ -547,14 +548,6 @@ def _told(plan: Plan, row: Row) -> Row:
         "planning_seconds": plan.planning,
         "saved_tensors": len(told.rows),
     }
-
-
-def _lender(text: str) -> tuple[str, str]:
-    """A GPU and bytes, of "cuda:1=40GiB"."""
-    name, mark, size = text.partition("=")
-    if not mark:
-        raise InvalidProblem(f"{text!r} names a GPU and bytes as in cuda:1=40GiB")
-    return name, size
 
 
 def _bytes(batch: Any) -> int:

@@ -35,10 +35,11 @@ enum class Var : int {
   kSpill,
   kPlan,
   kPlanFile,
+  kBorrow,
   kReport,
   kDisable,
 };
-constexpr int kVars = 28;
+constexpr int kVars = 29;
 
 struct VarInfo {
   const char* name;

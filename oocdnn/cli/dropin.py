@@ -207,6 +207,14 @@ def _planned(environment: dict[str, str], program: Sequence[str]) -> bool:
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --limit: plans are taken from it where it has them, and written to it.",
 )
+@click.option(
+    "--borrow",
+    "lenders",
+    multiple=True,
+    metavar="GPU=B",
+    help="With --limit: bytes of another GPU that training swaps to before host memory, as "
+    "cuda:1=40GiB.",
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 @plain_errors
 def run(
@@ -219,6 +227,7 @@ def run(
     plans: bool,
     report: Path | None,
     plan_file: Path | None,
+    lenders: tuple[str, ...],
 ) -> None:
     """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run python train.py --lr 3.
 
@@ -234,18 +243,26 @@ def run(
     found = _program(program[0])
     if spill is not None and most is None:
         raise click.UsageError("--spill says what becomes of what passes a --limit: give one")
-    for name, path in (("--report", report), ("--plan-file", plan_file)):
-        if path is not None and (most is None or not plans):
-            raise click.UsageError(f"{name} is about the plan within a --limit: give one")
+    for name, given in (("report", report), ("plan-file", plan_file), ("borrow", lenders)):
+        if given and (most is None or not plans):
+            raise click.UsageError(f"--{name} is about the plan within a --limit: give one")
+    for text in lenders:
+        limit.check_lender(text)
     if _opens_by_path():
         click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
-    for name in ("PLAN", "REPORT", "PLAN_FILE"):  # of an outer run
+    for name in ("PLAN", "REPORT", "PLAN_FILE", "BORROW"):  # of an outer run
         environment.pop(f"OOCDNN_{name}", None)
     for name, path in (("REPORT", report), ("PLAN_FILE", plan_file)):
         if path is not None:
             environment[f"OOCDNN_{name}"] = str(path.absolute())
-    for name, value in (("DEVICE", device), ("BUDGET", budget), ("LOG", log)):
+    borrow = ",".join(lenders) or None
+    for name, value in (
+        ("DEVICE", device),
+        ("BUDGET", budget),
+        ("LOG", log),
+        ("BORROW", borrow),
+    ):
         if value is not None:
             environment[f"OOCDNN_{name}"] = value
     paths = [_dropin()]

@@ -8,7 +8,7 @@ import click
 
 import oocdnn
 from oocdnn import cudnn
-from oocdnn._arguments import NUMBER, byte_count
+from oocdnn._arguments import NUMBER, byte_count, lender
 from oocdnn.errors import InvalidProblem
 
 HOST, REFUSE = "host", "refuse"
@@ -41,6 +41,14 @@ def check_budget(text: str) -> None:
     share = re.fullmatch(rf"\s*\+?({NUMBER})\s*%", text)
     if not (0 < float(share[1]) <= 100 if share else bytes_of(text) > 0):
         raise click.UsageError(f"'{text}' is no budget; write 512MiB, 2GiB, 50% or auto")
+
+
+def check_lender(text: str) -> None:
+    """The same of a GPU and the bytes that it lends."""
+    try:
+        lender(text)
+    except InvalidProblem as error:
+        raise click.UsageError(str(error)) from None
 
 
 def check_device(text: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oocdnn._arguments import lender
 from oocdnn._calls.budget import program_share
 from oocdnn._shown import bytes_text
 from oocdnn.errors import FileError, InvalidProblem
@@ -124,6 +125,16 @@ def _is_terminal() -> bool:
     return False
 
 
+def _lenders() -> dict[str, int]:
+    """Bytes that GPUs lend. What is no such text is said, and nothing is borrowed."""
+    text = os.environ.get("OOCDNN_BORROW", "")
+    try:
+        return dict(map(lender, text.split(","))) if text else {}
+    except InvalidProblem as error:
+        _say(f"OOCDNN_BORROW: {error}")
+        return {}
+
+
 class _Program:
     """The limits of a process.
 
@@ -132,7 +143,7 @@ class _Program:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self._limit, self._borrow = limit, _lenders()
         self._lock = threading.Lock()
         self._taken: set[torch.device] = set()  # devices with a limit
         self._child = False  # whether this process was forked from one that had begun
@@ -202,7 +213,14 @@ class _Program:
             self._taken.add(device)
             self._made[device] += 1
         try:
-            made = _Limit(self._limit, device, plan_file=self._plan_file, card=_card(device))
+            borrow = {name: size for name, size in self._borrow.items() if name != str(device)}
+            made = _Limit(
+                self._limit,
+                device,
+                borrow=borrow,
+                plan_file=self._plan_file,
+                card=_card(device),
+            )
             made.__enter__()
         except Exception as error:  # the program goes on without
             _say(f"training is not planned: {error}")

@@ -109,7 +109,7 @@ def test_what_cannot_be_borrowed_is_told(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (100, 200))
+    monkeypatch.setattr(session, "driver_bytes", lambda _: (100, 200))
     with pytest.raises(InvalidProblem, match=told):
         session._borrowed(gpu, borrow)
     with pytest.raises(OutOfMemory, match="101 bytes are to be borrowed of cuda:1, and 100 are"):

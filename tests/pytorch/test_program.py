@@ -124,6 +124,14 @@ def test_a_file_that_is_not_of_plans_is_said_and_stays(tmp_path: Path) -> None:
     assert path.read_text() == "Dear all,\n"
 
 
+def test_what_is_no_lender_is_said_and_training_planned_without() -> None:
+    done = run(COMPARED, OOCDNN_BORROW="cuda:1=much")
+    assert done.returncode == 0, done.stderr
+    first, second = done.stderr.splitlines()
+    assert first.startswith("oocdnn: OOCDNN_BORROW: what cuda:1 lends is 'much', not a number")
+    assert "training is planned within" in second
+
+
 def test_what_fits_is_kept_and_said() -> None:
     done = run(COMPARED, limit=1 << 30)
     assert done.returncode == 0, done.stderr

@@ -74,6 +74,24 @@ def test_files_about_the_plan_become_variables_and_need_a_plan(name):
         assert f"{name} is about the plan within a --limit" in done.stderr
 
 
+def test_what_gpus_lend_becomes_a_variable_and_needs_a_plan():
+    lenders = ["--borrow", "cuda:1=40GiB", "--borrow", "cuda:2=512MiB"]
+    _, lines = with_options("--limit", "64MiB", *lenders)
+    assert "OOCDNN_BORROW=cuda:1=40GiB,cuda:2=512MiB" in lines
+    _, lines = with_options("--limit", "64MiB", OOCDNN_BORROW="cuda:3=1GiB")  # of an outer run
+    assert not any(line.startswith("OOCDNN_BORROW") for line in lines)
+    done, _ = with_options(*lenders)
+    assert done.returncode == 2
+    assert "--borrow is about the plan within a --limit" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["cuda:1", "cpu=1GiB", "cuda:x=1GiB", "cuda:1=much", "=1GiB"])
+def test_what_is_no_lender_is_refused(text):
+    done, _ = with_options("--limit", "64MiB", "--borrow", text)
+    assert done.returncode == 2
+    assert "write" in done.stderr
+
+
 def test_a_limit_has_pytorch_plan_unless_told_otherwise():
     _, lines = with_options("--limit", "64MiB")
     assert "OOCDNN_PLAN=1" in lines

@@ -172,14 +172,15 @@ class _CudaCopy:
         self._card.wait_for(self._ticket)
 
 
-def _driver_used() -> int:
-    """Bytes in use on the current device. Under `oocdnn run --limit` the runtime, which
-    `torch.cuda.mem_get_info` asks, answers for the limit."""
+def driver_bytes(device: torch.device) -> tuple[int, int]:
+    """Bytes of a GPU that are free, and all, as the driver counts them. Under `oocdnn run --limit`
+    the runtime, which `torch.cuda.mem_get_info` asks, answers for the limit."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    status = _driver().cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    with torch.cuda.device(device):
+        status = _driver().cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
     if status != 0:
         raise DeviceError(f"cuMemGetInfo fails with CUDA error {status}")
-    return total.value - free.value
+    return free.value, total.value
 
 
 @cache
@@ -269,9 +270,8 @@ class CudaCard:
         return int(torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"][which])
 
     def others(self) -> int:
-        with torch.cuda.device(self._index):
-            used = _driver_used()
-        return used - int(torch.cuda.memory_reserved(self.device))
+        free, total = driver_bytes(self.device)
+        return total - free - int(torch.cuda.memory_reserved(self.device))
 
     def taken(self) -> int:
         return int(torch.cuda.max_memory_reserved(self.device))

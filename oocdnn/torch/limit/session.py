@@ -23,7 +23,7 @@ from oocdnn._files import write
 from oocdnn.errors import DeviceError, FileError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
-from oocdnn.torch.limit.card import Card, CudaCard
+from oocdnn.torch.limit.card import Card, CudaCard, driver_bytes
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.link import links_with, measured, shared
 
@@ -275,9 +275,7 @@ class memory_limit:
         return made
 
 
-def _borrowed(
-    gpu: torch.device, borrow: Mapping[Any, int | str]
-) -> dict[int, int]:
+def _borrowed(gpu: torch.device, borrow: Mapping[Any, int | str]) -> dict[int, int]:
     """Bytes of other GPUs, by their numbers."""
     found: dict[int, int] = {}
     for device, size in borrow.items():
@@ -287,7 +285,7 @@ def _borrowed(
                 f"{nbytes} bytes of {lender} for {gpu}: a GPU borrows a positive number of bytes "
                 "from other GPUs, each of them named once"
             )
-        free = int(torch.cuda.mem_get_info(lender)[0])
+        free, _ = driver_bytes(lender)
         if nbytes > free:
             raise OutOfMemory(
                 f"{nbytes} bytes are to be borrowed of {lender}, and {free} are free there"
