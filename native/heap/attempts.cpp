@@ -35,10 +35,12 @@ class Attempts {
   Attempts(const Attempts&) = delete;
   Attempts& operator=(const Attempts&) = delete;
 
-  // The system may refuse some of the threads.
-  Status Start() {
+  // The system may refuse threads. Where it refuses all, the attempts run here, and are not
+  // reported.
+  void Start() {
     const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-    const int64_t count = std::clamp<int64_t>(cores, 1, std::min(kMostThreads, first_.load()));
+    const int64_t most = std::clamp<int64_t>(first_, 1, kMostThreads);
+    const int64_t count = std::clamp<int64_t>(cores, 1, most);
     threads_.reserve(static_cast<size_t>(count));
     running_ = count;
     for (int64_t i = 0; i < count; ++i) {
@@ -47,10 +49,10 @@ class Attempts {
         threads_.push_back(std::move(thread).value());
         continue;
       }
-      End(count - i);
-      return threads_.empty() ? std::move(thread).status() : Status();
+      End(count - std::max<int64_t>(i, 1));
+      if (i == 0) Work();
+      return;
     }
-    return {};
   }
 
   // Waits for the end of all.
@@ -72,10 +74,11 @@ class Attempts {
 
  private:
   void Work() {
-    const Status status = Guarded([this]() -> Status {
+    int64_t number = 0;
+    const Status status = Guarded([this, &number]() -> Status {
       while (true) {
-        const int64_t number = next_++;
-        Deadline deadline(end_, [this, number] { return stopped_ || number > first_; });
+        number = next_++;
+        Deadline deadline(end_, [this, &number] { return stopped_ || number > first_; });
         if (number >= first_ || stopped_) return {};
         OOC_ASSIGN(const bool succeeds, attempt_(number, &deadline));
         if (succeeds) Found(number);
@@ -83,7 +86,7 @@ class Attempts {
         if (deadline.Passed()) return {};
       }
     });
-    if (!status.ok()) Fail(status);
+    if (!status.ok() && number < first_) Fail(status);
     End(1);
   }
   void Found(int64_t number) {
@@ -119,7 +122,7 @@ class Attempts {
 Result<std::optional<int64_t>> FirstOf(int64_t count, double seconds, const Progress& progress,
                                        const Attempt& attempt) {
   Attempts attempts(count, seconds, attempt);
-  OOC_TRY(attempts.Start());
+  attempts.Start();
   OOC_TRY(attempts.Wait(progress));
   if (attempts.first() == count) return std::optional<int64_t>();
   return std::optional<int64_t>(attempts.first());

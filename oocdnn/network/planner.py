@@ -111,9 +111,9 @@ def plan(
     """The plan of a step within `limit` device bytes, found in about `seconds`.
 
     With `reserved`, the limit is for the bytes that an allocator reserves: plans for less are tried
-    until one fits, for up to twice as long, and others that take the host less. Where none does,
-    trims are looked for, for up to half as long. Where none is
-    found, the result is the one that reserves least.
+    until one fits, for up to twice as long, then fast ones that nearly fit, for as long again, and
+    others that take the host less. Where none does, trims are looked for, for up to half as long.
+    Where none is found, the result is the one that reserves least.
 
     Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
     the step does not fit; its `least` is the smallest limit with a plan.

@@ -26,7 +26,7 @@ _MOST = 2.0  # times as much time, until one fits
 _ALONE_SHARE = 0.3  # of the time, for plans that leave the allocator alone
 _FASTER = 1.1  # times as fast as the best: a plan that does not fit is looked at for longer
 _HALVINGS = 3  # of the bytes between the best and such a plan
-_LONG_SHARE, _LONGEST = 0.5, 1.2  # of the time, for one longer look and for all of them
+_LONG_SHARE, _LONGEST = 0.5, 1.0  # of the time, for one longer look and for all of them
 
 
 class Reserved(Protocol):
@@ -63,7 +63,8 @@ class Reserving:
     Args:
         least: Bytes for tensors below which no plan is.
         limit: Bytes that may be reserved.
-        seconds: Time of the search, twice as much until a plan fits.
+        seconds: Time of the search; twice as much until a plan fits, and as much again for fast
+            plans that nearly fit.
     """
 
     def __init__(
@@ -163,10 +164,13 @@ class Reserving:
         seconds = _LONG_SHARE * self._seconds
         while not self._fits(nearest) and time.monotonic() < end:
             began = time.monotonic()
-            nearest = nearest.reserving(self._reserved, seconds)
-            if time.monotonic() - began < seconds / 2:
+            look = min(seconds, end - began)
+            nearest = nearest.reserving(self._reserved, look)
+            if time.monotonic() - began < look / 2:
                 break  # found, or there is nothing more to look for
-        return nearest if self._fits(nearest) else best
+        if not self._fits(nearest):
+            return best
+        return min(best, nearest, key=_seconds) if fits else nearest
 
     def _halved(self, best: Plan, fast: Plan) -> Plan:
         """A plan as fast with fewer bytes, of those between the two."""

@@ -402,6 +402,22 @@ def test_fast_plans_that_nearly_fit_are_looked_at_for_longer(
     assert found.reserved <= LIMIT
 
 
+def test_a_fast_plan_that_steering_slows_down_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
+    limit = int(0.8 * timeline.peak_bytes)
+    made = planner._within(Problem(timeline, [LINK]), limit, time.monotonic() + 0.1)
+    rooms = Rooms(made, 945, 905, 1)
+    slow = replace(made, simulation=replace(made.simulation, seconds=2.5), reserved=LIMIT)
+
+    def reserving(plan: Plan, reserved: Rooms, seconds: float | None = None) -> Plan:
+        if seconds is not None:
+            return slow
+        return replace(plan, reserved=reserved(plan.schedule))
+
+    monkeypatch.setattr(Plan, "reserving", reserving)
+    assert Reserving(rooms.within, rooms, LEAST, LIMIT, 0.4).run().seconds == 2.0
+
+
 def test_of_plans_that_fit_with_trims_the_fastest_is_taken_where_none_fits_without() -> None:
     class Trimmed(Gaps):
         """Trims serve for plans of at most so many bytes, and take the device's time."""

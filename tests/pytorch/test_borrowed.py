@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,12 @@ from oocdnn.network.timeline import Link
 from oocdnn.torch.limit import session
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.lenders import Lenders
-from oocdnn.torch.limit.link import shared
+from oocdnn.torch.limit.link import joined
 from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.store import Store
 
 HOST = Link(50e6, 40e6, 80e6, name="host")
-OTHERS = Link(400e6, 300e6, 600e6, name="other GPUs")
+OTHERS = Link(400e6, 300e6, 600e6, name="cuda:1")
 
 
 class FakeSlab:
@@ -53,20 +55,42 @@ def test_gpus_lend_as_many_bytes_as_they_may() -> None:
     assert again.lender == 1  # type: ignore[attr-defined]
 
 
-def test_a_shared_link_takes_the_time_of_both() -> None:
-    link = shared(OTHERS, HOST, 0.25)
+def test_large_slabs_count_in_whole_pages() -> None:
+    lenders = Lenders(FakeSwapper(), {1: 5 << 20})  # type: ignore[arg-type]
+    held = [lenders.slab((2 << 20) + 1)]
+    assert held[0] is not None
+    assert lenders.slab((1 << 20) + 1) is None
+    assert lenders.slab(1 << 20) is not None
+
+
+def test_another_plan_begins_without_idle_slabs() -> None:
+    card = HostCard()
+    for borrowed in ({}, {1: 1 << 20}):
+        card.borrowed = borrowed
+        store = Store(card)
+        first = store._slabs.take(4096)
+        store._slabs.keep(first)
+        store.renew()
+        assert (store._slabs.take(4096) is first) == (not borrowed)
+    card.close()
+
+
+def test_a_joined_link_takes_the_time_of_all() -> None:
+    link = joined([OTHERS, HOST], [250, 750])
     assert 1e6 / link.to_host == pytest.approx(0.25e6 / 400e6 + 0.75e6 / 50e6)
     assert 1e6 / link.from_host == pytest.approx(0.25e6 / 300e6 + 0.75e6 / 40e6)
-    assert link.name == "other GPUs and host"
-    assert shared(OTHERS, HOST, 1.0).to_host == pytest.approx(OTHERS.to_host)
+    assert link.name == "cuda:1 and host"
+    assert joined([OTHERS, HOST], [1, 0]) == OTHERS
+    assert joined([OTHERS, HOST], [0, 0]) == HOST
 
 
 @pytest.mark.parametrize(
-    ("borrowed", "name"), [(0, "host"), (1 << 40, "other GPUs"), (20_000, "other GPUs and host")]
+    ("borrowed", "name"), [(0, "host"), (1 << 40, "cuda:1"), (20_000, "cuda:1 and host")]
 )
 def test_plans_have_the_rates_of_what_is_borrowed(
-    borrowed: int, name: str, monkeypatch: pytest.MonkeyPatch
+    borrowed: int, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Those of a file too."""
     torch.manual_seed(1)
     layers = [
         layer
@@ -76,20 +100,21 @@ def test_plans_have_the_rates_of_what_is_borrowed(
     net = torch.nn.Sequential(*layers)
     x = torch.randn(8, 4, 256)
     card = HostCard(least_bytes=256)
-    card.borrowed = borrowed
+    card.borrowed = {1: borrowed} if borrowed else {}
     links = [OTHERS, HOST] if borrowed else [HOST]
     monkeypatch.setattr(memory_limit, "_measured", lambda _: list(links))
     monkeypatch.setattr(card, "others", lambda: 0)
-    run = memory_limit(400_000, planning=0.2, card=card)
-    with run:
-        for _ in range(4):
-            net(x).square().mean().backward()
-            run.step()
-    assert run.plan is not None
-    assert any(one.policy is Policy.SWAP for one in run.plan.schedule.choices)
-    assert run.plan.swapped_bytes > 20_000
-    assert [link.name for link in run.plan.links] == [name]
-    assert run.links == links
+    for _ in range(2):
+        run = memory_limit(400_000, planning=0.2, card=card, plan_file=tmp_path / "plans.json")
+        with run:
+            for _ in range(4):
+                net(x).square().mean().backward()
+                run.step()
+        assert run.plan is not None
+        assert any(one.policy is Policy.SWAP for one in run.plan.schedule.choices)
+        assert run.plan.swapped_bytes > 20_000
+        assert [link.name for link in run.plan.links] == [name]
+        assert run.links == links
     card.close()
 
 
@@ -106,6 +131,8 @@ def test_what_cannot_be_borrowed_is_told(
     borrow: dict[Any, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = torch.device("cuda", 0)
+    with pytest.raises(InvalidProblem, match="borrow is 'cuda:1=1GiB'; it must be GPUs with bytes"):
+        session._borrowed(gpu, "cuda:1=1GiB")  # type: ignore[arg-type]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

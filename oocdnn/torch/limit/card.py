@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -47,7 +48,7 @@ class Card(Protocol):
     device: torch.device
     probe_bytes: int  # of the copies that measure the link
     least_bytes: int  # a smaller storage is kept: its copy costs more than its bytes are worth
-    borrowed: int  # bytes of other devices that slabs take before host memory
+    borrowed: Mapping[int, int]  # bytes of other GPUs that slabs take before host memory
     one_stream: bool  # False once `holds` has seen another stream
 
     def begin(self) -> None:
@@ -212,8 +213,8 @@ class CudaCard:
         self.device = device
         torch.cuda.init()
         self.swapper = NativeSwapper(device.index)
-        self.borrowed = sum((borrowed or {}).values())
-        self._lenders = Lenders(self.swapper, borrowed or {})
+        self.borrowed = borrowed or {}
+        self._lenders = Lenders(self.swapper, self.borrowed)
         self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)
         self._index = int(device.index)
@@ -442,7 +443,7 @@ class HostCard:
     """The CPU's tensors as a device's; `rate` of each direction in bytes a second."""
 
     probe_bytes = 1 << 16
-    borrowed = 0
+    borrowed: Mapping[int, int] = MappingProxyType({})
     one_stream = True
 
     def __init__(self, rate: float = float("inf"), least_bytes: int = 1 << 10) -> None:

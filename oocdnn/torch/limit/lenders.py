@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from oocdnn._core.swap import NativeSwapper, Slab
 from oocdnn.errors import OutOfMemory
 
+_PAGE = 2 << 20  # bytes that the driver takes at a time
+
 
 class Lenders:
-    """Slabs of other GPUs, the first named ones first.
+    """Slabs of other GPUs, the first named ones first. They count in whole pages.
 
     Args:
         allowed: Bytes that may be borrowed of each GPU, by its number.
@@ -22,15 +24,16 @@ class Lenders:
 
     def slab(self, nbytes: int) -> Slab | None:
         """None where no GPU may lend so many bytes more, or has them."""
+        pages = -(-nbytes // _PAGE) * _PAGE if nbytes > _PAGE // 2 else nbytes
         for number, left in self._left.items():
-            if nbytes > left:
+            if pages > left:
                 continue
             try:
                 slab = self._swapper.slab(nbytes, number)
             except OutOfMemory:
                 continue
-            self._left[number] -= nbytes
-            weakref.finalize(slab, self._freed, number, nbytes).atexit = False
+            self._left[number] -= pages
+            weakref.finalize(slab, self._freed, number, pages).atexit = False
             return slab
         return None
 

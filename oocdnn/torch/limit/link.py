@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from oocdnn.network.timeline import Link
@@ -24,18 +24,22 @@ def measured(card: Card, name: str = "host") -> Link:
     return Link(away, back, _BOTH * (away + back), name=name, host=_host(card))
 
 
-def shared(first: Link, second: Link, share: float) -> Link:
-    """One link for copies of which this share of the bytes goes over the first link."""
+def joined(links: Sequence[Link], nbytes: Sequence[int]) -> Link:
+    """One link for copies of which so many bytes go over each link; the last one where there are
+    none."""
+    parts = [(link, one) for link, one in zip(links, nbytes, strict=True) if one > 0]
+    parts = parts or [(links[-1], 1)]
 
-    def rate(one: float, other: float) -> float:
-        return 1.0 / (share / one + (1.0 - share) / other)
+    def rate(rates: Iterable[float]) -> float:
+        seconds = [one / speed for (_, one), speed in zip(parts, rates, strict=True)]
+        return sum(one for _, one in parts) / sum(seconds)
 
     return replace(
-        first,
-        to_host=rate(first.to_host, second.to_host),
-        from_host=rate(first.from_host, second.from_host),
-        both=rate(first.both, second.both),
-        name=f"{first.name} and {second.name}",
+        parts[0][0],
+        to_host=rate(link.to_host for link, _ in parts),
+        from_host=rate(link.from_host for link, _ in parts),
+        both=rate(link.both for link, _ in parts),
+        name=" and ".join(link.name for link, _ in parts),
     )
 
 

@@ -155,6 +155,7 @@ class Planning:
             self._card.trim()
             return
         if not stays or known.course is None:
+            self._store.renew()
             spacers = Spacers(self._card, None)
             known.course = Planned(self._store, known.plan, known.found, spacers)
         known.course.plan, known.course.runs = known.plan, 0

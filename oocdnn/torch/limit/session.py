@@ -20,12 +20,13 @@ from torch.optim.optimizer import (
 
 from oocdnn._arguments import byte_count
 from oocdnn._files import write
+from oocdnn._shown import shown
 from oocdnn.errors import DeviceError, FileError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card, CudaCard, driver_bytes
 from oocdnn.torch.limit.collector import collector
-from oocdnn.torch.limit.link import links_with, measured, shared
+from oocdnn.torch.limit.link import joined, links_with, measured
 
 if TYPE_CHECKING:
     from oocdnn.network.plan_file import PlanFile
@@ -65,10 +66,12 @@ class memory_limit:
             alone: what other processes hold there counts as well.
         device: The GPU; PyTorch's current one by default.
         borrow: Bytes of other GPUs of this process that are taken before host memory, for instance
-            {"cuda:1": "40GiB"}. This GPU has to reach their memory. What they lend is allocated as
-            it is needed, kept for the following steps, and freed with this object.
-        planning: Seconds that the search for one plan may take; twice as long where the gaps of
-            PyTorch's allocator pass the limit.
+            {"cuda:1": "40GiB"}. This GPU has to reach their memory, which the beginning of the
+            context finds out. What they lend is allocated as it is needed, kept for the following
+            steps, and freed with this object.
+        planning: Seconds that the search for one plan may take; up to four times as long where the
+            gaps of PyTorch's allocator pass the limit, and twice that where more is swapped than
+            other GPUs lend.
         plan_file: A file whose plans are used for steps of the same structure, without a search,
             and to which the plans that are made are written.
 
@@ -162,9 +165,14 @@ class memory_limit:
         self._steps.close()
 
     def _measured(self) -> list[Link]:
-        if not self._card.borrowed:
-            return [measured(self._card)]
-        return [measured(self._card, "other GPUs"), measured(CudaCard(self._card.device))]
+        """The links to lenders in their order, and to the host."""
+        device, found = self._card.device, []
+        for number, nbytes in self._card.borrowed.items():
+            card = CudaCard(device, {number: nbytes})
+            card.probe_bytes = min(card.probe_bytes, nbytes)
+            card.swapper.slab(card.probe_bytes, number)  # raises where the GPU cannot lend
+            found.append(measured(card, f"cuda:{number}"))
+        return [*found, measured(CudaCard(device) if found else self._card)]
 
     def step(self) -> None:
         """Marks the end of a step."""
@@ -238,15 +246,18 @@ class memory_limit:
         """The wires to other GPUs, where they lend memory, and to the host, as measured."""
         return list(self._links)
 
-    def _link(self, share: float) -> Link:
-        """The link where this share of what is swapped is borrowed, if anything is."""
-        first, *host = self._links
-        return shared(first, host[0], share) if host and share < 1.0 else first
+    def _link(self, swapped: int) -> Link:
+        """One link for so many bytes: lenders have them first, and the host has the rest."""
+        parts = []
+        for nbytes in self._card.borrowed.values():
+            parts.append(min(nbytes, swapped))
+            swapped -= parts[-1]
+        return joined(self._links, [*parts, swapped])
 
     def _plan(
         self, timeline: Timeline, room: int, reserved: Reserved | None, copying: float | None
     ) -> Plan:
-        from oocdnn.network.planner import least_limit, plan
+        from oocdnn.network.planner import least_limit
 
         least, others = least_limit(timeline), self.limit - room
         if least > room:
@@ -256,16 +267,23 @@ class memory_limit:
                 f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
-        borrowed, share = self._card.borrowed, 1.0
-        while True:
-            links = links_with([self._link(share)], copying)
-            found = None if self._file is None else self._file.find(timeline, links, room, reserved)
-            if found is not None:
-                return found
-            made = plan(timeline, links, room, seconds=self._planning, reserved=reserved)
-            if share < 1.0 or not 0 < borrowed < made.swapped_bytes:
-                break
-            share = borrowed / made.swapped_bytes  # the rest goes to the host
+        borrowed = sum(self._card.borrowed.values())
+        made = self._within(timeline, room, reserved, links_with([self._link(borrowed)], copying))
+        if 0 < borrowed < made.swapped_bytes:
+            links = links_with([self._link(made.swapped_bytes)], copying)
+            made = self._within(timeline, room, reserved, links)
+        return made
+
+    def _within(
+        self, timeline: Timeline, room: int, reserved: Reserved | None, links: list[Link]
+    ) -> Plan:
+        """The plan of the file, else one that is looked for."""
+        from oocdnn.network.planner import plan
+
+        found = None if self._file is None else self._file.find(timeline, links, room, reserved)
+        if found is not None:
+            return found
+        made = plan(timeline, links, room, seconds=self._planning, reserved=reserved)
         if self._file is not None:
             try:
                 self._file.keep(made)
@@ -277,6 +295,10 @@ class memory_limit:
 
 def _borrowed(gpu: torch.device, borrow: Mapping[Any, int | str]) -> dict[int, int]:
     """Bytes of other GPUs, by their numbers."""
+    if not isinstance(borrow, Mapping):
+        raise InvalidProblem(
+            f"borrow is {shown(borrow)}; it must be GPUs with bytes, as {{'cuda:1': '40GiB'}}"
+        )
     found: dict[int, int] = {}
     for device, size in borrow.items():
         lender, nbytes = _gpu(device), byte_count(f"what {device} lends", size)

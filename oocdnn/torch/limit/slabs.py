@@ -36,6 +36,12 @@ class Slabs:
             self._most = max(self._most, self._in_use)
             return slab
 
+    def clear(self) -> None:
+        """Gives up those that are not in use."""
+        with self._lock:
+            self._free.clear()
+            self._free_bytes = 0
+
     def keep(self, slab: Any) -> None:
         """Not in use any more, but for copies that the compute stream waits for."""
         with self._lock:

@@ -34,6 +34,11 @@ class Store:
         self.spent = 0.0
         self._slabs = Slabs(card)
 
+    def renew(self) -> None:
+        """For another plan: what other devices lend is there for all that it swaps."""
+        if self.card.borrowed:
+            self._slabs.clear()
+
     def hold(self, entry: Entry) -> None:
         """A new entry, whose storage is on the device."""
         self.resident += entry.nbytes
