@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/config.hpp"
+#include "base/host.hpp"
 #include "base/log.hpp"
 #include "device/cpu/cpu_device.hpp"
-#include "device/cpu/host.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/swapper.hpp"
 #include "device/wrap/wrap.hpp"
@@ -190,7 +190,7 @@ Result<std::unique_ptr<swap::Swapper>> MakeSwapper(int ordinal) {
 
 int64_t StagingBytes(const Device& device) {
   return device.capabilities().reads_host ? kLeastStaging
-                                          : std::max(kLeastStaging, cpu::AvailableMemory() / 4);
+                                          : std::max(kLeastStaging, AvailableMemory() / 4);
 }
 
 int64_t BounceBytes(const EngineInfo& engine) {

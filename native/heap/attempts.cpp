@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/guarded.hpp"
+#include "base/host.hpp"
 #include "base/thread.hpp"
 
 namespace oocdnn::heap {
@@ -38,7 +39,7 @@ class Attempts {
   // The system may refuse threads. Where it refuses all, the attempts run here, and are not
   // reported.
   void Start() {
-    const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+    const auto cores = int64_t{HostThreads()};
     const int64_t most = std::clamp<int64_t>(first_, 1, kMostThreads);
     const int64_t count = std::clamp<int64_t>(cores, 1, most);
     threads_.reserve(static_cast<size_t>(count));

@@ -1,5 +1,5 @@
 /* Every file may be missing (containers hide some, other systems have none); what cannot be read
- * does not limit. The core reads the same by itself: device/cpu/host.cpp. */
+ * does not limit. The core reads the same by itself: base/host.cpp. */
 #include "spill/host_room.h"
 
 #include <stdbool.h>

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/host.hpp"
 #include "device/cpu/copy.hpp"
 #include "device/cpu/cores.hpp"
 #include "device/cpu/engine.hpp"
 #include "device/cpu/finish.hpp"
 #include "device/cpu/fork.hpp"
-#include "device/cpu/host.hpp"
 #include "device/cpu/memory.hpp"
 #include "device/cpu/norm.hpp"
 #include "device/cpu/pool_backward.hpp"
@@ -373,9 +373,8 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuOptions& options) {
                  "or reference",
                  options.engine.c_str(), why_not.empty() ? "" : ": ", why_not.c_str());
   }
-  const int threads = options.threads > 0 ? options.threads : cpu::HostThreads();
-  const int64_t memory =
-      options.memory_bytes > 0 ? options.memory_bytes : cpu::AvailableMemory() / 2;
+  const int threads = options.threads > 0 ? options.threads : HostThreads();
+  const int64_t memory = options.memory_bytes > 0 ? options.memory_bytes : AvailableMemory() / 2;
   return std::unique_ptr<Device>(
       std::make_unique<cpu::CpuDevice>(options, threads, memory, std::move(engines)));
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace oocdnn::cpu {
+namespace oocdnn {
 
 // Cores this process may use: its affinity mask, cut by the cgroup's quota. At least 1.
 int HostThreads();
@@ -16,4 +16,4 @@ int64_t AvailableMemory();
 // The processor's name as the system gives it, or "unknown processor".
 std::string ProcessorName();
 
-}  // namespace oocdnn::cpu
+}  // namespace oocdnn

@@ -1,6 +1,6 @@
 // Reads /proc and the cgroup file systems. Every file may be missing (containers hide some, other
 // systems have none); what cannot be read does not limit.
-#include "device/cpu/host.hpp"
+#include "base/host.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include <sstream>
 #include <vector>
 
-namespace oocdnn::cpu {
+namespace oocdnn {
 namespace {
 
 std::optional<int64_t> ReadNumber(const std::string& path) {
@@ -142,4 +142,4 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
-}  // namespace oocdnn::cpu
+}  // namespace oocdnn
