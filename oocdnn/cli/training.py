@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from oocdnn.cli.common import plain_errors, value_errors_said
+from oocdnn.cli.limit import check_lender
 
 _ARITHMETIC = ("fp32", "tf32", "bf16", "fp16")
 
@@ -130,6 +131,8 @@ def training(
         for title, names in (("cases", study.CASES), ("networks", MODELS), ("peers", PEERS)):
             click.echo(f"{title}: {' '.join(names)}")
         return
+    for text in more["borrow"]:
+        check_lender(text)
     known = tuple(PEERS)
     unknown = [name for name in peers if name not in (*known, "all")]
     if unknown:

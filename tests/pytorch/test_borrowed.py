@@ -142,3 +142,40 @@ def test_what_cannot_be_borrowed_is_told(
     with pytest.raises(OutOfMemory, match="101 bytes are to be borrowed of cuda:1, and 100 are"):
         session._borrowed(gpu, {"cuda:1": 101})
     assert session._borrowed(gpu, {"cuda:1": 100}) == {1: 100}
+
+
+def test_each_lender_is_measured_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many bytes as it lends, and before anything is trained."""
+    asked: list[tuple[int, int]] = []
+
+    class Card(HostCard):
+        def __init__(self, device: torch.device, borrowed: dict[int, int] | None = None) -> None:
+            super().__init__()
+            self.device, self.borrowed = device, borrowed or {}
+            self.swapper = self
+            self.probe_bytes = 1 << 28
+
+        def slab(self, nbytes: int, lender: int | None = None) -> torch.Tensor:
+            assert lender is not None
+            asked.append((lender, nbytes))
+            return torch.empty(0)
+
+    def measured(card: Card, name: str = "host") -> Link:
+        nbytes = sum(card.borrowed.values())
+        return Link(1e9 + nbytes, 1e9, 2e9, name=name)
+
+    monkeypatch.setattr(session, "CudaCard", Card)
+    monkeypatch.setattr(session, "measured", measured)
+    gpu = torch.device("cuda", 0)
+    run = memory_limit(1 << 20, planning=0.1, card=Card(gpu, {2: 1 << 30, 1: 4096}))
+    links = run._measured()
+    assert [(link.name, link.to_host) for link in links] == [
+        ("cuda:2", 1e9 + (1 << 30)),
+        ("cuda:1", 1e9 + 4096),
+        ("host", 1e9),
+    ]
+    assert asked == [(2, 1 << 28), (1, 4096)]
+    run._links = links
+    assert run._link(1 << 30).name == "cuda:2"
+    assert run._link((1 << 30) + 4096).name == "cuda:2 and cuda:1"
+    assert run._link(1 << 31).name == "cuda:2 and cuda:1 and host"
