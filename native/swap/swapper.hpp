@@ -1,6 +1,6 @@
-// Copies between a device's memory and slabs, which are page-locked host memory or memory of another
-// device, beside the work of a stream that is not ours: what leaves the device in a training step,
-// and comes back.
+// Copies between a device's memory and slabs, which are page-locked host memory or memory of
+// another device, beside the work of a stream that is not ours: what leaves the device in a
+// training step, and comes back.
 //
 // A copy begins when the stream has arrived where it is at the call, and runs on a stream of its
 // direction. Its ticket is for one wait of the stream, which ends it. No call allocates memory or
