@@ -530,6 +530,22 @@ def test_without_a_further_thread_nothing_is_overwritten(monkeypatch: pytest.Mon
     assert watched.over == [False]
 
 
+def test_kernels_learn_anew_where_the_interpreter_counts_otherwise() -> None:
+    from torch._C._dynamo import eval_frame
+
+    before = eval_frame.set_eval_frame(False)  # as where a compiled function is active
+    try:
+        table = Table("cpu", overrides.count)
+        table.enter()
+        table.use(True)
+        with Watched(table) as watched:
+            passes("nothing", torch.relu)
+        table.leave()
+    finally:
+        eval_frame.set_eval_frame(before)
+    assert watched.over == [True]
+
+
 def test_a_kernel_of_another_library_is_left_alone() -> None:
     theirs = torch.library.Library("aten", "IMPL")
     theirs.impl("silu_backward", lambda dy, x: torch.full_like(dy, 7.0), "CPU")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -27,13 +28,12 @@ class _Overrides:
         self._lock = threading.Lock()
         self._uses: dict[str, int] = {}
         self._libraries: dict[str, Any] = {}
-        self._learned = False
 
     def count(self, key: str, more: int) -> None:
-        """So many tables more use the dispatch key."""
+        """So many tables more use the dispatch key. The kernels learn anew at each first use: the
+        interpreter counts otherwise while a compiled function is active."""
         with self._lock:
-            if more > 0 and not self._learned:
-                self._learned = True
+            if more > 0 and not any(self._uses.values()):
                 self._count("CPU", 1)
                 _in_a_thread(_learn)
                 self._count("CPU", -1)
@@ -97,7 +97,8 @@ def _learn() -> None:
         (in_place.owned_named, partial(torch.nn.functional.gelu, approximate="tanh")),
         (parts.owned, partial(torch.nn.functional.conv2d, weight=torch.ones(1, 1, 1, 1))),
     ):
-        owned.learn(partial(twice, operation), partial(held, operation))
+        with suppress(Exception):  # of another library's kernel: nothing is overwritten then
+            owned.learn(partial(twice, operation), partial(held, operation))
 
     def pooled(unpack: Callable[[Tensor], Tensor], times: int) -> None:
         for _ in range(times):
@@ -113,4 +114,5 @@ def _learn() -> None:
             pooled(unpack, 1)
         torch.nn.functional.max_pool2d(x * 2, 1).sum().backward()
 
-    in_place.owned_input.learn(partial(pooled, Tensor.clone, 2), shared)
+    with suppress(Exception):
+        in_place.owned_input.learn(partial(pooled, Tensor.clone, 2), shared)

@@ -40,7 +40,7 @@ class Ownership:
             alone: Runs the kernel twice, with gradients that nobody else holds.
             held: Runs it with gradients that something else holds.
         """
-        self._learns = threading.get_ident()
+        self._alone, self._learns = None, threading.get_ident()
         try:
             free, others = self._watched(alone), self._watched(held)
         finally:
