@@ -533,6 +533,8 @@ def test_without_a_further_thread_nothing_is_overwritten(monkeypatch: pytest.Mon
 def test_kernels_learn_anew_where_the_interpreter_counts_otherwise() -> None:
     from torch._C._dynamo import eval_frame
 
+    overrides.count("CPU", 1)
+    overrides.count("CPU", -1)
     before = eval_frame.set_eval_frame(False)  # as where a compiled function is active
     try:
         table = Table("cpu", overrides.count)
