@@ -8,7 +8,7 @@
 
 namespace oocdnn {
 
-// Of a device that takes so many seconds for a share of this length.
+// The rate of a device that takes so many seconds for a share of this length.
 double RateOf(int64_t length, double seconds);
 // The whole problem on the first of the devices.
 std::vector<Share> WholeOnFirst(const Problem& problem, size_t devices);

@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def swapped_bytes(self) -> int:
-        """Of the tensors that are swapped."""
+        """The bytes of the tensors that are swapped."""
         return sum(self.timeline.saved[index].nbytes for index in self.schedule.swapped())
 
     def choice(self, index: int) -> Choice:

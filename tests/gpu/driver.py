@@ -39,7 +39,7 @@ class InContext:
 
 
 def gpus() -> int:
-    """How many there are for tests on a GPU; 0 without a driver."""
+    """The number of GPUs for tests that run on one; 0 without a driver."""
     count = c_int()
     if os.environ.get("OOCDNN_TEST_DEVICE") != "cuda":
         return 0

@@ -88,7 +88,7 @@ const Range* Find(CUdeviceptr pointer, CUdeviceptr* begin) {
   return pointer < next->first + next->second.bytes ? &next->second : nullptr;
 }
 
-// Whether [begin, begin + bytes) is memory that the current context reaches.
+// True if the current context reaches the memory in [begin, begin + bytes).
 bool Reachable(CUdeviceptr begin, size_t bytes) {
   const std::lock_guard lock(mutex);
   CUdeviceptr base = 0;

@@ -90,7 +90,7 @@ def test_a_joined_link_takes_the_time_of_all() -> None:
 def test_plans_have_the_rates_of_what_is_borrowed(
     borrowed: int, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Those of a file too."""
+    """Plans that are taken from a file have them too."""
     torch.manual_seed(1)
     layers = [
         layer

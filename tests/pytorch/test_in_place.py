@@ -508,6 +508,16 @@ def test_each_form_of_kernels_has_learnt(table: Table) -> None:
         assert owned._alone is not None
 
 
+def overwritten(table: Table) -> list[bool]:
+    """Whether a pass overwrites a gradient, with the kernels of a table of its own."""
+    table.enter()
+    table.use(True)
+    with Watched(table) as watched:
+        passes("nothing", torch.relu)
+    table.leave()
+    return watched.over
+
+
 def test_without_a_further_thread_nothing_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     from oocdnn.torch.limit import overrides as module
 
@@ -519,15 +529,10 @@ def test_without_a_further_thread_nothing_is_overwritten(monkeypatch: pytest.Mon
     fresh = module._Overrides()
     fresh.count("CPU", 1)
     try:
-        table = Table("cpu", lambda key, more: None)
-        table.enter()
-        table.use(True)
-        with Watched(table) as watched:
-            passes("nothing", torch.relu)
-        table.leave()
+        over = overwritten(Table("cpu", lambda key, more: None))
     finally:
         fresh.count("CPU", -1)
-    assert watched.over == [False]
+    assert over == [False]
 
 
 def test_kernels_learn_anew_where_the_interpreter_counts_otherwise() -> None:
@@ -537,15 +542,10 @@ def test_kernels_learn_anew_where_the_interpreter_counts_otherwise() -> None:
     overrides.count("CPU", -1)
     before = eval_frame.set_eval_frame(False)  # as where a compiled function is active
     try:
-        table = Table("cpu", overrides.count)
-        table.enter()
-        table.use(True)
-        with Watched(table) as watched:
-            passes("nothing", torch.relu)
-        table.leave()
+        over = overwritten(Table("cpu", overrides.count))
     finally:
         eval_frame.set_eval_frame(before)
-    assert watched.over == [True]
+    assert over == [True]
 
 
 def test_a_kernel_of_another_library_is_left_alone() -> None:
