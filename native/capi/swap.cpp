@@ -43,6 +43,18 @@ Status NeedSome(int64_t bytes, const char* what) {
   return Error(Code::kInvalidProblem, "%s are 0; 1 is the least", what);
 }
 
+// `slab` receives what `make` gives.
+template <class Make>
+oocdnn_status MakeSlab(oocdnn_swapper* swapper, int64_t bytes, uint64_t* slab, const Make& make) {
+  return InTurn(swapper, [&](swap::Swapper& own) -> Status {
+    OOC_TRY(Need(slab, "the place for the slab"));
+    OOC_TRY(NeedSome(bytes, "the bytes of a slab"));
+    OOC_ASSIGN(void* const made, make(own));
+    *slab = reinterpret_cast<uint64_t>(made);
+    return {};
+  });
+}
+
 }  // namespace
 
 oocdnn_status oocdnn_create_swapper(int32_t ordinal, oocdnn_swapper** swapper) {
@@ -62,24 +74,14 @@ void oocdnn_destroy_swapper(oocdnn_swapper* swapper) {
 }
 
 oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes, uint64_t* slab) {
-  return InTurn(swapper, [&](swap::Swapper& own) -> Status {
-    OOC_TRY(Need(slab, "the place for the slab"));
-    OOC_TRY(NeedSome(bytes, "the bytes of a slab"));
-    OOC_ASSIGN(void* const made, own.AllocateSlab(bytes));
-    *slab = reinterpret_cast<uint64_t>(made);
-    return {};
-  });
+  return MakeSlab(swapper, bytes, slab,
+                  [=](swap::Swapper& own) { return own.AllocateSlab(bytes); });
 }
 
 oocdnn_status oocdnn_borrow_slab(oocdnn_swapper* swapper, int32_t ordinal, int64_t bytes,
                                  uint64_t* slab) {
-  return InTurn(swapper, [&](swap::Swapper& own) -> Status {
-    OOC_TRY(Need(slab, "the place for the slab"));
-    OOC_TRY(NeedSome(bytes, "the bytes of a slab"));
-    OOC_ASSIGN(void* const made, own.BorrowSlab(ordinal, bytes));
-    *slab = reinterpret_cast<uint64_t>(made);
-    return {};
-  });
+  return MakeSlab(swapper, bytes, slab,
+                  [=](swap::Swapper& own) { return own.BorrowSlab(ordinal, bytes); });
 }
 
 oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab) {
