@@ -14,8 +14,9 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.plan import Policy
 from oocdnn.network.timeline import Link
-from oocdnn.torch.limit import session
+from oocdnn.torch.limit import gpus, session
 from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.gpus import borrowed_of
 from oocdnn.torch.limit.lenders import Lenders
 from oocdnn.torch.limit.link import joined
 from oocdnn.torch.limit.session import memory_limit
@@ -132,16 +133,16 @@ def test_what_cannot_be_borrowed_is_told(
 ) -> None:
     gpu = torch.device("cuda", 0)
     with pytest.raises(InvalidProblem, match="borrow is 'cuda:1=1GiB'; it must be GPUs with bytes"):
-        session._borrowed(gpu, "cuda:1=1GiB")  # type: ignore[arg-type]
+        borrowed_of(gpu, "cuda:1=1GiB")  # type: ignore[arg-type]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(session, "driver_bytes", lambda _: (100, 200))
+    monkeypatch.setattr(gpus, "driver_bytes", lambda _: (100, 200))
     with pytest.raises(InvalidProblem, match=told):
-        session._borrowed(gpu, borrow)
+        borrowed_of(gpu, borrow)
     with pytest.raises(OutOfMemory, match="101 bytes are to be borrowed of cuda:1, and 100 are"):
-        session._borrowed(gpu, {"cuda:1": 101})
-    assert session._borrowed(gpu, {"cuda:1": 100}) == {1: 100}
+        borrowed_of(gpu, {"cuda:1": 101})
+    assert borrowed_of(gpu, {"cuda:1": 100}) == {1: 100}
 
 
 def test_each_lender_is_measured_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ from torch.optim.optimizer import (
 
 from oocdnn._arguments import byte_count
 from oocdnn._files import write
-from oocdnn._shown import shown
-from oocdnn.errors import DeviceError, FileError, InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.errors import FileError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
-from oocdnn.torch.limit.card import Card, CudaCard, driver_bytes
+from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.collector import collector
+from oocdnn.torch.limit.gpus import borrowed_of, gpu_of
 from oocdnn.torch.limit.link import joined, links_with, measured
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class memory_limit:
 
             self._file = PlanFile(Path(plan_file))
         if card is None:
-            gpu = _gpu(device)
-            card = CudaCard(gpu, _borrowed(gpu, borrow or {}))
+            gpu = gpu_of(device)
+            card = CudaCard(gpu, borrowed_of(gpu, borrow or {}))
         self._card = card
         self._links: list[Link] = []  # to host memory; before it, to other GPUs'
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
@@ -291,43 +291,3 @@ class memory_limit:
                 self._file = None
                 self._tell(f"plans are not kept: {error}")
         return made
-
-
-def _borrowed(gpu: torch.device, borrow: Mapping[Any, int | str]) -> dict[int, int]:
-    """Bytes of other GPUs, by their numbers."""
-    if not isinstance(borrow, Mapping):
-        raise InvalidProblem(
-            f"borrow is {shown(borrow)}; it must be GPUs with bytes, as {{'cuda:1': '40GiB'}}"
-        )
-    found: dict[int, int] = {}
-    for device, size in borrow.items():
-        lender, nbytes = _gpu(device), byte_count(f"what {device} lends", size)
-        if lender == gpu or nbytes <= 0 or lender.index in found:
-            raise InvalidProblem(
-                f"{nbytes} bytes of {lender} for {gpu}: a GPU borrows a positive number of bytes "
-                "from other GPUs, each of them named once"
-            )
-        free, _ = driver_bytes(lender)
-        if nbytes > free:
-            raise OutOfMemory(
-                f"{nbytes} bytes are to be borrowed of {lender}, and {free} are free there"
-            )
-        found[int(lender.index)] = nbytes
-    return found
-
-
-def _gpu(device: torch.device | int | str | None) -> torch.device:
-    if not torch.cuda.is_available():
-        raise DeviceError(
-            "memory_limit needs a GPU of PyTorch's: torch.cuda.is_available() is False"
-        )
-    try:
-        asked = torch.device("cuda" if device is None else device)
-    except RuntimeError as error:
-        raise DeviceError(f"device is {device!r}: {error}") from error
-    index = torch.cuda.current_device() if asked.index is None else asked.index
-    if asked.type != "cuda" or not 0 <= index < torch.cuda.device_count():
-        raise DeviceError(
-            f"device is {device!r}; there are {torch.cuda.device_count()} GPUs, cuda:0 the first"
-        )
-    return torch.device("cuda", index)
