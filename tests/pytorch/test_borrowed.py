@@ -14,11 +14,11 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.plan import Policy
 from oocdnn.network.timeline import Link
-from oocdnn.torch.limit import gpus, session
+from oocdnn.torch.limit import gpus, links
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.gpus import borrowed_of
 from oocdnn.torch.limit.lenders import Lenders
-from oocdnn.torch.limit.link import joined
+from oocdnn.torch.limit.links import Links, joined
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.store import Store
 
@@ -102,8 +102,8 @@ def test_plans_have_the_rates_of_what_is_borrowed(
     x = torch.randn(8, 4, 256)
     card = HostCard(least_bytes=256)
     card.borrowed = {1: borrowed} if borrowed else {}
-    links = [OTHERS, HOST] if borrowed else [HOST]
-    monkeypatch.setattr(memory_limit, "_measured", lambda _: list(links))
+    found = [OTHERS, HOST] if borrowed else [HOST]
+    monkeypatch.setattr(links, "measured_links", lambda _: list(found))
     monkeypatch.setattr(card, "others", lambda: 0)
     for _ in range(2):
         run = memory_limit(400_000, planning=0.2, card=card, plan_file=tmp_path / "plans.json")
@@ -115,7 +115,7 @@ def test_plans_have_the_rates_of_what_is_borrowed(
         assert any(one.policy is Policy.SWAP for one in run.plan.schedule.choices)
         assert run.plan.swapped_bytes > 20_000
         assert [link.name for link in run.plan.links] == [name]
-        assert run.links == links
+        assert run.links == found
     card.close()
 
 
@@ -165,18 +165,16 @@ def test_each_lender_is_measured_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
         nbytes = sum(card.borrowed.values())
         return Link(1e9 + nbytes, 1e9, 2e9, name=name)
 
-    monkeypatch.setattr(session, "CudaCard", Card)
-    monkeypatch.setattr(session, "measured", measured)
-    gpu = torch.device("cuda", 0)
-    run = memory_limit(1 << 20, planning=0.1, card=Card(gpu, {2: 1 << 30, 1: 4096}))
-    links = run._measured()
-    assert [(link.name, link.to_host) for link in links] == [
+    monkeypatch.setattr(links, "CudaCard", Card)
+    monkeypatch.setattr(links, "measured", measured)
+    found = Links(Card(torch.device("cuda", 0), {2: 1 << 30, 1: 4096}))
+    found.measure()
+    assert [(link.name, link.to_host) for link in found.each] == [
         ("cuda:2", 1e9 + (1 << 30)),
         ("cuda:1", 1e9 + 4096),
         ("host", 1e9),
     ]
     assert asked == [(2, 1 << 28), (1, 4096)]
-    run._links = links
-    assert run._link(1 << 30).name == "cuda:2"
-    assert run._link((1 << 30) + 4096).name == "cuda:2 and cuda:1"
-    assert run._link(1 << 31).name == "cuda:2 and cuda:1 and host"
+    assert found.joined_for(1 << 30).name == "cuda:2"
+    assert found.joined_for((1 << 30) + 4096).name == "cuda:2 and cuda:1"
+    assert found.joined_for(1 << 31).name == "cuda:2 and cuda:1 and host"

@@ -1,10 +1,9 @@
-"""The links to what holds the bytes that are swapped, as a card's copies measure them."""
+"""The link to what holds the bytes that are swapped, as a card's copies measure it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 from oocdnn.network.timeline import Link
 from oocdnn.torch.limit.card import Card
@@ -22,32 +21,6 @@ def measured(card: Card, name: str = "host") -> Link:
     device bytes and without waits."""
     away, back = _rates(card)
     return Link(away, back, _BOTH * (away + back), name=name, host=_host(card))
-
-
-def joined(links: Sequence[Link], nbytes: Sequence[int]) -> Link:
-    """One link for copies of which so many bytes go over each link; the last one where there are
-    none."""
-    parts = [(link, one) for link, one in zip(links, nbytes, strict=True) if one > 0]
-    parts = parts or [(links[-1], 1)]
-
-    def rate(rates: Iterable[float]) -> float:
-        seconds = [one / speed for (_, one), speed in zip(parts, rates, strict=True)]
-        return sum(one for _, one in parts) / sum(seconds)
-
-    return replace(
-        parts[0][0],
-        to_host=rate(link.to_host for link, _ in parts),
-        from_host=rate(link.from_host for link, _ in parts),
-        both=rate(link.both for link, _ in parts),
-        name=" and ".join(link.name for link, _ in parts),
-    )
-
-
-def links_with(links: Sequence[Link], copying: float | None) -> list[Link]:
-    """The links, with what a copy takes the host where a step has measured that."""
-    if copying is None:
-        return list(links)
-    return [replace(link, host=copying / len(links)) for link in links]
 
 
 def _rates(card: Card) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.gpus import borrowed_of, gpu_of
-from oocdnn.torch.limit.link import joined, links_with, measured
+from oocdnn.torch.limit.links import Links, links_with
 
 if TYPE_CHECKING:
     from oocdnn.network.plan_file import PlanFile
@@ -117,7 +117,7 @@ class memory_limit:
             gpu = gpu_of(device)
             card = CudaCard(gpu, borrowed_of(gpu, borrow or {}))
         self._card = card
-        self._links: list[Link] = []  # to host memory; before it, to other GPUs'
+        self._links = Links(card)
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
         self._steps = Steps(
@@ -131,8 +131,7 @@ class memory_limit:
         if self._ended is not None:
             raise InvalidProblem("this memory limit is in use already; make another one")
         self._card.begin()
-        if not self._links:
-            self._links = self._measured()
+        self._links.measure()
         collector.begin()
         self._hooks.push()
         self._steps.table.enter()
@@ -163,16 +162,6 @@ class memory_limit:
         self._hooks.pop()
         collector.end()
         self._steps.close()
-
-    def _measured(self) -> list[Link]:
-        """The links to lenders in their order, and to the host."""
-        device, found = self._card.device, []
-        for number, nbytes in self._card.borrowed.items():
-            card = CudaCard(device, {number: nbytes})
-            card.probe_bytes = min(card.probe_bytes, nbytes)
-            card.swapper.slab(card.probe_bytes, number)  # raises where the GPU cannot lend
-            found.append(measured(card, f"cuda:{number}"))
-        return [*found, measured(CudaCard(device) if found else self._card)]
 
     def step(self) -> None:
         """Marks the end of a step."""
@@ -244,15 +233,7 @@ class memory_limit:
     @property
     def links(self) -> list[Link]:
         """The wires to other GPUs, where they lend memory, and to the host, as measured."""
-        return list(self._links)
-
-    def _link(self, swapped: int) -> Link:
-        """One link for so many bytes: lenders have them first, and the host has the rest."""
-        parts = []
-        for nbytes in self._card.borrowed.values():
-            parts.append(min(nbytes, swapped))
-            swapped -= parts[-1]
-        return joined(self._links, [*parts, swapped])
+        return list(self._links.each)
 
     def _plan(
         self, timeline: Timeline, room: int, reserved: Reserved | None, copying: float | None
@@ -267,10 +248,11 @@ class memory_limit:
                 f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
-        borrowed = sum(self._card.borrowed.values())
-        made = self._within(timeline, room, reserved, links_with([self._link(borrowed)], copying))
+        borrowed = self._links.borrowed
+        links = links_with([self._links.joined_for(borrowed)], copying)
+        made = self._within(timeline, room, reserved, links)
         if 0 < borrowed < made.swapped_bytes:
-            links = links_with([self._link(made.swapped_bytes)], copying)
+            links = links_with([self._links.joined_for(made.swapped_bytes)], copying)
             made = self._within(timeline, room, reserved, links)
         return made
 

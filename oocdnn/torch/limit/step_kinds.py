@@ -14,7 +14,7 @@ from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.link import links_with
+from oocdnn.torch.limit.links import links_with
 from oocdnn.torch.limit.record import Record
 from oocdnn.torch.limit.table import Signature
 
