@@ -20,13 +20,14 @@ from torch.optim.optimizer import (
 
 from oocdnn._arguments import byte_count
 from oocdnn._files import write
-from oocdnn.errors import FileError, InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.gpus import borrowed_of, gpu_of
-from oocdnn.torch.limit.links import Links, links_with
+from oocdnn.torch.limit.links import Links
+from oocdnn.torch.limit.plans import Plans
 
 if TYPE_CHECKING:
     from oocdnn.network.plan_file import PlanFile
@@ -107,17 +108,17 @@ class memory_limit:
             raise Unsupported(
                 "memory_limit plans by highspy, which is not there; install it by pip"
             )
-        self._planning = planning
-        self._file: PlanFile | None = None
+        file: PlanFile | None = None
         if plan_file is not None:
             from oocdnn.network.plan_file import PlanFile
 
-            self._file = PlanFile(Path(plan_file))
+            file = PlanFile(Path(plan_file))
         if card is None:
             gpu = gpu_of(device)
             card = CudaCard(gpu, borrowed_of(gpu, borrow or {}))
         self._card = card
         self._links = Links(card)
+        self._plans = Plans(self._links, planning, file, self._tell)
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
         self._steps = Steps(
@@ -238,38 +239,4 @@ class memory_limit:
     def _plan(
         self, timeline: Timeline, room: int, reserved: Reserved | None, copying: float | None
     ) -> Plan:
-        from oocdnn.network.planner import least_limit
-
-        least, others = least_limit(timeline), self.limit - room
-        if least > room:
-            raise OutOfMemory(
-                f"the step needs {least} bytes for tensors where everything that can move is "
-                f"moved, and {others} for CUDA's context, libraries and gaps between tensors; the "
-                f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
-                least=least + others,
-            )
-        borrowed = self._links.borrowed
-        links = links_with([self._links.joined_for(borrowed)], copying)
-        made = self._within(timeline, room, reserved, links)
-        if 0 < borrowed < made.swapped_bytes:
-            links = links_with([self._links.joined_for(made.swapped_bytes)], copying)
-            made = self._within(timeline, room, reserved, links)
-        return made
-
-    def _within(
-        self, timeline: Timeline, room: int, reserved: Reserved | None, links: list[Link]
-    ) -> Plan:
-        """The plan of the file, else one that is looked for."""
-        from oocdnn.network.planner import plan
-
-        found = None if self._file is None else self._file.find(timeline, links, room, reserved)
-        if found is not None:
-            return found
-        made = plan(timeline, links, room, seconds=self._planning, reserved=reserved)
-        if self._file is not None:
-            try:
-                self._file.keep(made)
-            except FileError as error:
-                self._file = None
-                self._tell(f"plans are not kept: {error}")
-        return made
+        return self._plans.plan(self.limit, timeline, room, reserved, copying)
