@@ -99,31 +99,16 @@ class memory_limit:
         plan_file: str | os.PathLike[str] | None = None,
         card: Card | None = None,
     ) -> None:
-        self.limit = byte_count("limit", limit)
-        if self.limit <= 0:
-            raise InvalidProblem(f"limit is {limit!r}; it must be positive")
-        if not 0 < planning < float("inf"):
-            raise InvalidProblem(f"planning is {planning} s; it must be positive and finite")
-        if importlib.util.find_spec("highspy") is None:
-            raise Unsupported(
-                "memory_limit plans by highspy, which is not there; install it by pip"
-            )
-        file: PlanFile | None = None
-        if plan_file is not None:
-            from oocdnn.network.plan_file import PlanFile
-
-            file = PlanFile(Path(plan_file))
+        self.limit = _checked(limit, planning)
+        file = _file_of(plan_file)
         if card is None:
             gpu = gpu_of(device)
             card = CudaCard(gpu, borrowed_of(gpu, borrow or {}))
-        self._card = card
-        self._links = Links(card)
+        self._card, self._links = card, Links(card)
         self._plans = Plans(self._links, planning, file, self._tell)
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
-        self._steps = Steps(
-            self._card, self.limit, self._plan, planning / 8, self._raises, self._tell
-        )
+        self._steps = Steps(card, self.limit, self._plan, planning / 8, self._raises, self._tell)
         self._hooks = Hooks(self._steps.pack, self._steps.unpack)
         self._begun: Any = None
         self._ended: Any = None
@@ -240,3 +225,23 @@ class memory_limit:
         self, timeline: Timeline, room: int, reserved: Reserved | None, copying: float | None
     ) -> Plan:
         return self._plans.plan(self.limit, timeline, room, reserved, copying)
+
+
+def _checked(limit: int | str, planning: float) -> int:
+    """The limit in bytes; raises where it or the time is none, or nothing can plan."""
+    nbytes = byte_count("limit", limit)
+    if nbytes <= 0:
+        raise InvalidProblem(f"limit is {limit!r}; it must be positive")
+    if not 0 < planning < float("inf"):
+        raise InvalidProblem(f"planning is {planning} s; it must be positive and finite")
+    if importlib.util.find_spec("highspy") is None:
+        raise Unsupported("memory_limit plans by highspy, which is not there; install it by pip")
+    return nbytes
+
+
+def _file_of(path: str | os.PathLike[str] | None) -> PlanFile | None:
+    if path is None:
+        return None
+    from oocdnn.network.plan_file import PlanFile
+
+    return PlanFile(Path(path))
