@@ -22,8 +22,8 @@ Version = tuple[Tensor, int]  # a tensor with the version counter of a saved one
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One storage that autograd saves. Its bytes are on the device, in a slab in host memory, both,
-    or neither where they can be computed again.
+    """One storage that autograd saves. Its bytes are on the device, in a slab, both, or neither
+    where they can be computed again.
 
     Args:
         number: Its place in the order in which the step saves storages.
@@ -36,7 +36,7 @@ class Entry:
     nbytes: int
     storage: Tensor | None
     version: int
-    slab: Any = None  # the card's, in host memory
+    slab: Any = None  # the card's, in memory of the host or of another GPU
     leaving: Copy | None = None
     coming: Copy | None = None
     bound: Bound | None = None  # computes the bytes again

@@ -1,4 +1,4 @@
-"""Host memory that copies use, kept for the next ones of its size."""
+"""Memory of the host or of other GPUs that copies use, kept for the next ones of its size."""
 
 from __future__ import annotations
 

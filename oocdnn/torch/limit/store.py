@@ -1,4 +1,4 @@
-"""Where the bytes of entries are: every move between the device, host memory and nothing."""
+"""Where the bytes of entries are: every move between the device, slabs and nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Store:
     """Moves entries, and counts their bytes on the device.
 
     Args:
-        raises: Whether a lack of host memory raises OutOfMemory; else what would go there stays.
+        raises: Whether a lack of slabs raises OutOfMemory; else what would go there stays.
 
     Attributes:
         resident: Bytes of entries on the device.
@@ -50,8 +50,8 @@ class Store:
         self.resident += form.nbytes(entry.nbytes)
 
     def leave(self, entry: Entry) -> bool:
-        """Starts the copy to host memory; False where the program has resized the storage, or there
-        is no host memory."""
+        """Starts the copy to a slab; False where the program has resized the storage, or there is
+        no slab."""
         assert entry.storage is not None
         if entry.storage.untyped_storage().nbytes() != entry.nbytes:
             return False
