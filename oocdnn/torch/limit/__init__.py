@@ -1,5 +1,5 @@
 """Training steps within a limit of device memory, as `oocdnn.network` plans them.
 
-Not part of the public interface yet: `session.memory_limit` runs on one GPU, with the policies
-keep, swap and rebuild.
+`session.memory_limit`, which is public as `oocdnn.torch.memory_limit`, trains on one GPU. A plan
+has the policies keep, swap, rebuild and squeeze.
 """
