@@ -59,9 +59,7 @@ class Steps:
         self._raises, self._tell = raises, tell
         self._card, self._store = card, Store(card, raises)
         self.planning = Planning(card, self._store, limit, planner, steering_seconds, tell)
-        self.table = Table(
-            card.device.type, overrides.count
-        )  # that of the step, else of the latest one
+        self.table = Table(card.device.type, overrides.count)
         self.kinds = Kinds()
         self.steps = 0
         self._low = LowMemory(card)
