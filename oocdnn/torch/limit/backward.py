@@ -74,7 +74,7 @@ class Backward:
         step.event += 1
         step.course.before(step.event)
         if self._reading:
-            self._let_go(None, torch._C._current_autograd_node())
+            self._drop_earlier(None, torch._C._current_autograd_node())
         step.course.goes(step.event)
 
     def tensor(self, packed: Packed) -> Tensor:
@@ -93,10 +93,10 @@ class Backward:
                 step.recorder.seen[entry].readers.add(reader_of(node, packed))
         step.course.before(step.event)
         if bare:
-            self._let_go(None, node)
+            self._drop_earlier(None, node)
         else:
             check_form(packed, node)
-            self._let_go(entry, node)
+            self._drop_earlier(entry, node)
             storage = step.values.storage(entry)
             step.course.after(entry)
         if step.recorder is not None:
@@ -114,9 +114,9 @@ class Backward:
         """Holds no node from here on."""
         self._reading_node = None
 
-    def _let_go(self, entry: Entry | None, node: Node | None) -> None:
-        """Holds the device's bytes of the tensors of the running operation only, beyond what the
-        plan holds."""
+    def _drop_earlier(self, entry: Entry | None, node: Node | None) -> None:
+        """Drops what earlier operations read, unless the plan holds it; `entry` is read by the
+        running one."""
         step, latest = self._step, self._reading
         if node is not self._reading_node:
             for other in latest:

@@ -45,7 +45,7 @@ class LowMemory:
             with contextlib.suppress(Exception):
                 self._renew()
             return
-        with _away(self._card, self.give), contextlib.suppress(Exception):
+        with _gradients_in_host_memory(self._card, self.give), contextlib.suppress(Exception):
             self._renew()
             place = self._take(state + _ROUNDING)
         with contextlib.suppress(Exception):
@@ -83,7 +83,7 @@ class LowMemory:
 
 
 @contextlib.contextmanager
-def _away(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
+def _gradients_in_host_memory(card: Card, relieve: Callable[[], object]) -> Iterator[None]:
     """Within it, large gradients are in host memory. They stay the same tensors on the same
     storages; only the address of the device memory changes. `relieve` is called if there is no
     memory for them afterwards; raises OutOfMemory if there is none then either."""

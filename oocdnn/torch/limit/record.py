@@ -120,7 +120,7 @@ class Recorder:
         if self.bytes_too:
             self.card.peak()
         self._copies, self._spent = self.store.copies, self.store.spent
-        self._hurry()
+        self._keep_device_busy()
         self._go(_Event(self.card.mark()))
 
     def stop(self, appeared: Entry | None) -> None:
@@ -150,12 +150,12 @@ class Recorder:
         if self.bytes_too:
             self.card.peak()
         held = self.card.held() if self.bytes_too else 0
-        self._hurry()
+        self._keep_device_busy()
         mark, resident = self.card.mark(), self.store.resident
         self._go(_Event(mark, resident=resident, held=held, node=node))
 
-    def _hurry(self) -> None:
-        """Has the host get ahead of the device for the next operation."""
+    def _keep_device_busy(self) -> None:
+        """Has the device work before the next operation, so that the host gets ahead of it."""
         number = len(self.events)
         while self._begun < number and self.card.reached(self.events[self._begun].begin):
             self._begun += 1
