@@ -175,8 +175,8 @@ def _gelu_fused(x: fused.Expression, how: str) -> fused.Expression:
     return fused.apply("gelu" if how == "none" else "gelu_tanh", x)
 
 
-# An operation in place on a view hides in a node that tells nothing. Those that save their result
-# are told apart by its bits.
+# The node of an operation in place on a view does not name the operation. Operations that save
+# their result are distinguished by its bits.
 _IN_PLACE = {
     "relu": torch.relu,
     "leaky_relu": F.leaky_relu,
