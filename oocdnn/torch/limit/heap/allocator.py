@@ -47,6 +47,11 @@ class Extent:
     def nbytes(self) -> int:
         return sum(size for size, _ in self.blocks)
 
+    @property
+    def addresses(self) -> list[int]:
+        """Of blocks in use."""
+        return [one.address for one in _blocks(self) if one.state == USED]
+
 
 @dataclass(frozen=True)
 class Heap:

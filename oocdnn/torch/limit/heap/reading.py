@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.heap.allocations import RESULT, Allocations, Item
-from oocdnn.torch.limit.heap.allocator import Extent, Heap, rounded
+from oocdnn.torch.limit.heap.allocator import Heap, rounded
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class _Sorter:
         operations[-1] += [(number, 0) for number in sorted(open_ - numbers)]
         passing = {life.address for life in self._reader.live.values() if life.number in numbers}
         persistent = {
-            address for extent in log.heap.extents for address in _addresses(extent)
+            address for extent in log.heap.extents for address in extent.addresses
         } - passing
         return Allocations(
             self._timeline,
@@ -212,16 +212,6 @@ class _Sorter:
     def _moved(self, life: _Life) -> bool:
         """Whether the runtime has the entry elsewhere now."""
         return life.entry >= 0 and self._reader.last[life.entry] is not life
-
-
-def _addresses(extent: Extent) -> list[int]:
-    """Of blocks in use."""
-    address, found = extent.address, []
-    for size, used in extent.blocks:
-        if used:
-            found.append(address)
-        address += size
-    return found
 
 
 def templates(log: Log, pairs: Iterable[tuple[Note, Note]]) -> Iterator[tuple[Item, ...] | None]:
