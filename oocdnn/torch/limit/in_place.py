@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.ownership import Ownership
-from oocdnn.torch.limit.table import Signature, current
+from oocdnn.torch.limit.table import Signature, current, looked_up
 
 IN_PLACE = 2  # parts of such an operation in place; 1 is as PyTorch has it
 
@@ -62,13 +62,12 @@ def _kernel(name: str) -> Callable[..., Tensor]:
             _OPERATIONS[name].redispatch(own, dy, *others, **named, grad_input=dx)
             return dx
 
-        with torch.cuda.device_of(dy):  # as PyTorch's kernel for CUDA does
-            if table is None:
-                return run(1)
+        def key() -> tuple[Signature, int]:
             numbers = tuple([one for one in others if not isinstance(one, Tensor)])
             signature = (name, dy.get_device(), dy.dtype, dy.size(), dy.stride(), y.stride())
-            with torch._C.DisableTorchFunction():  # the program's modes see nothing of this
-                return table.run((*signature, numbers, *named.items()), IN_PLACE, run)
+            return (*signature, numbers, *named.items()), IN_PLACE
+
+        return looked_up(dy, run, key)
 
     return kernel
 
@@ -82,12 +81,10 @@ def _pool(dy: Tensor, x: Tensor, *others: Any) -> Tensor:
         _POOLING.redispatch(_own(x.device.type), dy, x, *others, grad_input=dx)
         return dx
 
-    with torch.cuda.device_of(x):
-        if table is None:
-            return run(1)
-        signature = pool_signature(x.get_device(), x.dtype, x.size(), x.stride())
-        with torch._C.DisableTorchFunction():
-            return table.run(signature, IN_PLACE, run)
+    def key() -> tuple[Signature, int]:
+        return pool_signature(x.get_device(), x.dtype, x.size(), x.stride()), IN_PLACE
+
+    return looked_up(x, run, key)
 
 
 def pool_signature(

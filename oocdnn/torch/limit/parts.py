@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.ownership import Ownership
-from oocdnn.torch.limit.table import Result, Signature, current
+from oocdnn.torch.limit.table import Signature, current, looked_up
 
 MOST = 64  # parts of a convolution
 
@@ -36,7 +36,7 @@ def _convolution(x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Te
     def run(parts: int) -> Tensor:
         return forward(parts, x, w, bias, *options)
 
-    return _looked_up("forward", run, x, w, options)
+    return looked_up(x, run, lambda: _key("forward", x, w, options))
 
 
 def _convolution_backward(
@@ -49,7 +49,7 @@ def _convolution_backward(
         over = alone and table is not None and table.may_overwrite(_NODES)
         return backward(parts, dy, x, w, bias, *options, over=over, progress=progress)
 
-    return _looked_up("backward", run, x, w, options)
+    return looked_up(x, run, lambda: _key("backward", x, w, options))
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
@@ -58,22 +58,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _looked_up(
-    direction: str, run: Callable[[int], Result], x: Tensor, w: Tensor, options: Sequence[Any]
-) -> Result:
-    table = current()
-    with torch.cuda.device_of(x):  # as PyTorch's kernel for CUDA does
-        if table is None:
-            return run(1)
-        with torch._C.DisableTorchFunction():  # the program's modes see nothing of this
-            most = min(MOST, x.size(0)) if x.dim() else 1
-            return table.run(_signature(direction, x, w, options), most, run)
-
-
-def _signature(direction: str, x: Tensor, w: Tensor, options: Sequence[Any]) -> Signature:
+def _key(direction: str, x: Tensor, w: Tensor, options: Sequence[Any]) -> tuple[Signature, int]:
     numbers = tuple([tuple(one) if isinstance(one, list) else one for one in options])
-    place = x.get_device()
-    return direction, place, x.dtype, x.size(), x.stride(), w.size(), w.stride(), numbers
+    place, most = x.get_device(), min(MOST, x.size(0)) if x.dim() else 1
+    return (direction, place, x.dtype, x.size(), x.stride(), w.size(), w.stride(), numbers), most
 
 
 def forward(parts: int, x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Tensor:

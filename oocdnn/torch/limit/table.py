@@ -7,6 +7,7 @@ from collections.abc import Callable, Container
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 Result = TypeVar("Result")
 Signature = tuple[object, ...]  # operation, device, types, sizes, strides and numbers
@@ -92,6 +93,23 @@ class Table:
         if number != planned:
             self.parts[signature] = number
         return result
+
+
+def looked_up(
+    x: Tensor, run: Callable[[int], Result], key: Callable[[], tuple[Signature, int]]
+) -> Result:
+    """An operation on the device of a tensor, by this thread's table; whole where there is none.
+
+    Args:
+        run: Runs the operation in so many parts.
+        key: Gives its signature, and the most parts that it has.
+    """
+    table = current()
+    with torch.cuda.device_of(x):  # as PyTorch's kernel for CUDA does
+        if table is None:
+            return run(1)
+        with torch._C.DisableTorchFunction():  # the program's modes see nothing of this
+            return table.run(*key(), run)
 
 
 class _Thread(threading.local):
