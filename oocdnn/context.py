@@ -109,11 +109,15 @@ class Context:
         may take: bytes, "2GiB", "50%" of what is free, or "auto" (OOCDNN_BUDGET). The caller's
         arrays are not counted.
     reproducible: use only engines whose bits do not depend on the budget.
-    math: "fp32", or "tf32" to allow tensor cores for float32.
+    math: what float32 is computed in. "fp32": products and sums of float32 alone (OOCDNN_MATH);
+        "tf32": tensor cores, which round factors to 11 bits; "fp32x3": tensor cores, three products
+        of TF32 for one of float32, with an error of at most twice float32's; "fp32_fast":
+        Winograd's and Fourier's transforms too, which round more often. Engines of a reproducible
+        context, and of a device without such engines, compute in fp32 all the same.
     threads: of the CPU device, or of staging for a GPU; None or 0 for all cores of the process, of
         staging for at most 12 (OOCDNN_THREADS).
     trace: record a timeline, see `take_trace`.
-    engine: use only this one, "cudnn", "onednn", "depthwise", "direct" or "reference"
+    engine: use only this one, "cudnn", "onednn", "depthwise", "fp32x3", "direct" or "reference"
         (OOCDNN_ENGINE).
     host_cap: bytes of host memory for staging, as many for arrays that are pinned because calls use
         them again, and as many for results that calls make (OOCDNN_PINNED_LIMIT, OOCDNN_AUTO_PIN).

@@ -18,7 +18,7 @@ Keywords of all functions:
   ("swish", beta), ("softplus", beta).
 - `scale` (one number per output channel) and `residual` (shaped as the output).
 - `out`: the array to write; `alpha`, `beta`: factors of the result and of out's old values.
-- `math`: "fp32" or "tf32"; None means the context's.
+- `math`: "fp32", "tf32", "fp32x3" or "fp32_fast", see `Context`; None means the context's.
 - `stream`: the caller's CUDA stream, an object of its library or a number; None means the current
   stream of the library whose arrays are on a GPU. Arrays on a GPU and in pinned memory are read and
   written in its order.

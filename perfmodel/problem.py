@@ -87,7 +87,7 @@ class Problem:
     stride: Spatial = (1, 1, 1)
     dilation: Spatial = (1, 1, 1)
     dtype: str = "f32"
-    tf32: bool = False
+    math: str = "fp32"
     finishes: bool = False
     reads: frozenset[Operand] = frozenset()
     pool: Pool | None = None

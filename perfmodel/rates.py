@@ -51,7 +51,7 @@ class Rates:
         last = _channels_last(problem)
         self.bounces = engine.channels_last != last and engine.bounce_bytes > 0
         wire = profile.wire(engine.name, last)
-        kind = problem.dtype + ("/tf32" if problem.tf32 else "")
+        kind = problem.dtype + ("" if problem.math == "fp32" else f"/{problem.math}")
         arithmetic, self._filter_arithmetic = (
             profile.arithmetic(
                 engine.name, kind, way, _sums(tiling, made), _has_few_inputs(problem)

@@ -18,8 +18,10 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "device bytes that a context may book"},
     {"OOCDNN_THREADS", "a number", "all cores of the process",
      "threads of the CPU device, and of staging for a GPU"},
-    {"OOCDNN_ENGINE", "cudnn, onednn, depthwise, direct, reference", "the fastest that serves",
-     "the only engine to use"},
+    {"OOCDNN_ENGINE", "cudnn, onednn, depthwise, fp32x3, direct, reference",
+     "the fastest that serves", "the only engine to use"},
+    {"OOCDNN_MATH", "fp32, tf32, fp32x3, fp32_fast", "fp32",
+     "what float32 is computed in where a program asks for fp32, or for nothing"},
     {"OOCDNN_PINNED_LIMIT", "bytes", "1GiB; with a GPU a quarter of what is free",
      "host bytes for staging, and as many each for arrays and results pinned unasked, and past a "
      "limit"},

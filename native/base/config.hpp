@@ -13,6 +13,7 @@ enum class Var : int {
   kBudget,
   kThreads,
   kEngine,
+  kMath,
   kPinnedLimit,
   kAutoPin,
   kLog,
@@ -39,7 +40,7 @@ enum class Var : int {
   kReport,
   kDisable,
 };
-constexpr int kVars = 29;
+constexpr int kVars = 30;
 
 struct VarInfo {
   const char* name;

@@ -74,8 +74,9 @@ Status CheckNumbers(const oocdnn_options& given) {
     return Error(Code::kInvalidProblem, "threads is %d; 0 to %d are possible", given.threads,
                  kMostThreads);
   }
-  if (given.math != OOCDNN_MATH_FP32 && given.math != OOCDNN_MATH_TF32) {
-    return Error(Code::kInvalidProblem, "math is %d; 0 (fp32) and 1 (tf32) are possible",
+  if (given.math < 0 || given.math >= kMaths) {
+    return Error(Code::kInvalidProblem,
+                 "math is %d; 0 (fp32), 1 (tf32), 2 (fp32x3) and 3 (fp32_fast) are possible",
                  given.math);
   }
   const bool usable = given.link_gb_per_s >= 0.0 && given.link_gb_per_s <= kMostLink;
@@ -84,6 +85,17 @@ Status CheckNumbers(const oocdnn_options& given) {
                  given.link_gb_per_s, kMostLink);
   }
   return NeedBytes(given.host_cap, "host_cap");
+}
+
+// Of calls that say fp32: what the variable says, where the options say fp32 too.
+Result<Math> MathOf(const oocdnn_options& given) {
+  const std::string name = Get(Var::kMath).value_or("fp32");
+  if (given.math != OOCDNN_MATH_FP32) return static_cast<Math>(given.math);
+  for (int i = 0; i < kMaths; ++i) {
+    if (name == Name(static_cast<Math>(i))) return static_cast<Math>(i);
+  }
+  return Error(Code::kInvalidProblem, "%s is \"%s\"; fp32, tf32, fp32x3 and fp32_fast are possible",
+               InfoOf(Var::kMath).name, name.c_str());
 }
 
 Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
@@ -116,7 +128,7 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
-  options.math = static_cast<Math>(given.math);
+  OOC_ASSIGN(options.math, MathOf(given));
   if (given.host_cap > 0) {
     options.host_cap = given.host_cap;
   } else if (const auto cap = Get(Var::kPinnedLimit)) {

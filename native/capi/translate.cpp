@@ -41,7 +41,7 @@ Status CheckEnums(const oocdnn_convolution& convolution) {
   };
   for (const Field& field :
        {Field{"direction", convolution.direction, kDirections}, Field{"mode", convolution.mode, 2},
-        Field{"math", convolution.math, 2},
+        Field{"math", convolution.math, kMaths},
         Field{"activation", convolution.activation, kActivations},
         Field{"prologue_activation", convolution.prologue_activation, kActivations},
         Field{"the pool's mode", convolution.pool.mode, kPoolModes}}) {

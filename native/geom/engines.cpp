@@ -51,12 +51,39 @@ EngineInfo Depthwise() {
   return info;
 }
 
+// Its sums are in an order of its own, and filter gradients are cut by their tiles.
+EngineInfo Fp32x3() {
+  EngineInfo info = Own("fp32x3", true);
+  info.properties.invariant = info.wide_sums = false;
+  info.channels_last = info.splits = true;
+  info.channels_at_once = 64;
+  return info;
+}
+
+int64_t TermsOf(Direction direction, const ConvShape& shape) {
+  const int64_t taps = shape.filter[0] * shape.filter[1] * shape.filter[2];
+  switch (direction) {
+    case Direction::kForward: return shape.c * taps;
+    case Direction::kBackwardData: return shape.k * taps;
+    default: return shape.n * shape.out[0] * shape.out[1] * shape.out[2];
+  }
+}
+
+bool ServesSplit(Direction direction, DType dtype, Math math, const ConvShape& shape) {
+  const bool strided = std::any_of(shape.stride.begin(), shape.stride.end(),
+                                   [](int64_t stride) { return stride != 1; });
+  return math == Math::kFp32x3 && dtype == DType::kFloat32 &&
+         direction != Direction::kBackwardBias &&
+         !(strided && direction == Direction::kBackwardData) &&
+         TermsOf(direction, shape) >= kLeastSplitTerms;
+}
+
 }  // namespace
 
 const std::vector<EngineInfo>& KnownEngines() {
   static const std::vector<EngineInfo> table{
-      Depthwise(), Cudnn("cudnn-nhwc", true), Cudnn("cudnn-nchw", false), OneDnn(),
-      Direct(),    Own("reference", true)};
+      Depthwise(), Fp32x3(), Cudnn("cudnn-nhwc", true), Cudnn("cudnn-nchw", false),
+      OneDnn(),    Direct(), Own("reference", true)};
   return table;
 }
 
@@ -70,9 +97,14 @@ bool HasSingleInputs(const ConvShape& shape) {
   return shape.c == 1 && shape.k >= 1 && shape.k <= kMostMultiplier;
 }
 
+bool Serves(const EngineInfo& engine, Direction direction, DType dtype, Math math,
+            const ConvShape& shape) {
+  if (engine.splits) return ServesSplit(direction, dtype, math, shape);
+  return !engine.depthwise || (HasSingleInputs(shape) && direction != Direction::kBackwardBias);
+}
+
 bool Serves(const EngineInfo& engine, const Problem& problem) {
-  return !engine.depthwise ||
-         (HasSingleInputs(problem.shape) && problem.direction != Direction::kBackwardBias);
+  return Serves(engine, problem.direction, problem.dtype, problem.math, problem.shape);
 }
 
 bool Finishes(const EngineInfo& engine, const Problem& problem) {

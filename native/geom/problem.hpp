@@ -39,7 +39,12 @@ enum class Direction : int {
 };
 constexpr int kDirections = 4;
 
-enum class Math : int { kFp32 = 0, kTf32 = 1 };
+// What float32 may be computed in. kFp32: products and sums of float32 alone; kTf32: factors may be
+// rounded to TF32; kFp32x3: products of float32 as three of TF32, with no larger an error;
+// kFp32Fast: transforms (Winograd's, Fourier's) that round more often.
+enum class Math : int { kFp32 = 0, kTf32 = 1, kFp32x3 = 2, kFp32Fast = 3 };
+constexpr int kMaths = 4;
+const char* Name(Math math);  // "fp32", ...; null for other numbers
 
 // Whether its derivative takes other values than 0 and 1.
 constexpr bool IsSmooth(Activation activation) {
@@ -293,7 +298,8 @@ int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, 
 // tile is then much longer than its tensor. Shorter ones stay, since plans are named by them.
 void ShortenStrides(ConvShape* shape);
 
-// The type of the elements and what may compute them, as it stands in problem strings: "f32/tf32".
+// The type of the elements and what may compute them, as it stands in problem strings: "f32",
+// "f32/tf32".
 std::string TypeName(DType dtype, Math math);
 
 // The problem string of plans, logs, errors and benchmarks (see problem_text.cpp for the grammar).

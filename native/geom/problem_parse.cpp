@@ -61,8 +61,12 @@ bool ReadGroups(std::string_view text, Draft& draft) {
 template <DType kDType>
 bool ReadType(std::string_view text, Draft& draft) {
   draft.problem.dtype = kDType;
-  if (text == "/tf32") draft.problem.math = Math::kTf32;
-  return text.empty() || text == "/tf32";
+  if (text.empty()) return true;
+  for (int math = 1; math < kMaths; ++math) {
+    draft.problem.math = static_cast<Math>(math);
+    if (text[0] == '/' && text.substr(1) == Name(draft.problem.math)) return true;
+  }
+  return false;
 }
 
 bool ReadLayout(std::string_view text, Draft& draft) {
@@ -154,7 +158,7 @@ struct Word {
   bool (*read)(std::string_view rest, Draft& draft);
 };
 
-constexpr const char* kTypes = "f32, f64, f16 or bf16, with /tf32 or without";
+constexpr const char* kTypes = "f32, f64, f16 or bf16, with /tf32, /fp32x3, /fp32_fast or without";
 constexpr const char* kStrides = "strides such as xs:48x16x4x1, or a layout such as xs:nhwc";
 
 #define OOC_ROW(name, number, word, example, ...) example

@@ -9,7 +9,7 @@
 //   y1x64x56x56              bwd_bias only, instead of x and w; elsewhere y follows from the others
 //   pad1  pad1x2  pad0:1x2:2 every axis alike; one per axis; before:after
 //   str2  dil1x2  grp4
-//   f32 f64 f16 bf16         with "/tf32" where TF32 arithmetic is allowed
+//   f32 f64 f16 bf16         with "/tf32", "/fp32x3" or "/fp32_fast", see Math
 //   nhwc  ws:nhwc  xs:...    memory order, see stride_text.hpp
 //   alpha2  beta1  flip
 //   +scale +bias +residual0.5 +relu +clip6 +elu1 +sigmoid +tanh +swish1 +softplus1  the epilogue
@@ -157,8 +157,15 @@ std::string PoolText(const Pool& pool, int rank) {
 
 }  // namespace
 
+const char* Name(Math math) {
+  constexpr const char* kNames[kMaths] = {"fp32", "tf32", "fp32x3", "fp32_fast"};
+  const int number = static_cast<int>(math);
+  return number >= 0 && number < kMaths ? kNames[number] : nullptr;
+}
+
 std::string TypeName(DType dtype, Math math) {
-  return math == Math::kTf32 ? std::string(Name(dtype)) + "/tf32" : Name(dtype);
+  const std::string name = Name(dtype);
+  return math == Math::kFp32 ? name : name + "/" + Name(math);
 }
 
 std::string ToString(const Problem& problem) {

@@ -96,7 +96,7 @@ Status CheckNames(const Problem& problem) {
   };
   const Epilogue& epilogue = problem.epilogue;
   for (const Name& name : {Name{"direction", static_cast<int>(problem.direction), kDirections},
-                           Name{"math", static_cast<int>(problem.math), 2},
+                           Name{"math", static_cast<int>(problem.math), kMaths},
                            Name{"activation", static_cast<int>(epilogue.activation), kActivations},
                            Name{"activation of the prologue",
                                 static_cast<int>(problem.prologue.activation), kActivations},

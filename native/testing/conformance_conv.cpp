@@ -154,8 +154,9 @@ Operands MakeInputs(const TileOp& op, Filling filling, Random& random) {
   return inputs;
 }
 
-Result<std::unique_ptr<Executable>> PrepareChecked(Device& device, int engine, const TileOp& op) {
+Result<std::unique_ptr<Executable>> PrepareChecked(Device& device, int engine, TileOp op) {
   const EngineInfo& info = device.engines()[engine];
+  if (info.splits) op.math = Math::kFp32x3;
   Result<std::unique_ptr<Executable>> prepared = device.Prepare(engine, op);
   const Status checked = prepared.ok() ? ExpectStatements(info, op, *prepared.value())
                                        : ExpectRefusal(prepared.status());

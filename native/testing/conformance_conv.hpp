@@ -29,7 +29,7 @@ Operands MakeInputs(const TileOp& op, Filling filling, Random& random);
 
 // Prepares the operation and checks what the executable states about its layouts. A refusal is
 // kUnsupported; one without a reason, or another error, fails the case.
-Result<std::unique_ptr<Executable>> PrepareChecked(Device& device, int engine, const TileOp& op);
+Result<std::unique_ptr<Executable>> PrepareChecked(Device& device, int engine, TileOp op);
 
 // Runs once from inputs to output. Where `old` is not null the output tile starts with it and the
 // run adds to it; else it starts with NaN.

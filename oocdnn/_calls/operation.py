@@ -20,11 +20,16 @@ from oocdnn.errors import InvalidProblem
 from oocdnn.normalization import SUM_NUMBERS, Prologue, Sums
 
 ModeName = Literal["cross_correlation", "convolution"]
-MathName = Literal["fp32", "tf32"]
+MathName = Literal["fp32", "tf32", "fp32x3", "fp32_fast"]
 ActivationSpec = str | tuple[str, float] | None
 
 _MODES = {"cross_correlation": Mode.CROSS_CORRELATION, "convolution": Mode.CONVOLUTION}
-_MATHS = {"fp32": Math.FP32, "tf32": Math.TF32}
+_MATHS = {
+    "fp32": Math.FP32,
+    "tf32": Math.TF32,
+    "fp32x3": Math.FP32X3,
+    "fp32_fast": Math.FP32_FAST,
+}
 
 
 class ActivationRow(NamedTuple):
@@ -63,7 +68,7 @@ def mode_of(name: ModeName) -> Mode:
 
 
 def math_of(name: MathName) -> Math:
-    """The arithmetic of "fp32" or "tf32"."""
+    """The arithmetic of that name."""
     result: Math = _one_of("math", name, _MATHS)
     return result
 

@@ -53,6 +53,8 @@ class Math(enum.IntEnum):
 
     FP32 = 0
     TF32 = 1
+    FP32X3 = 2
+    FP32_FAST = 3
 
 
 class Activation(enum.IntEnum):
@@ -140,7 +142,9 @@ typedef enum oocdnn_mode {
 } oocdnn_mode;
 typedef enum oocdnn_math {
   OOCDNN_MATH_FP32 = 0,
-  OOCDNN_MATH_TF32 = 1
+  OOCDNN_MATH_TF32 = 1,
+  OOCDNN_MATH_FP32X3 = 2,
+  OOCDNN_MATH_FP32_FAST = 3
 } oocdnn_math;
 typedef enum oocdnn_activation {
   OOCDNN_IDENTITY = 0,

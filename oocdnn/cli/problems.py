@@ -119,7 +119,7 @@ def _read(word: str, problem: Problem) -> None:
         keywords["groups"] = int(rest)
     elif word.partition("/")[0] in _DTYPES:
         problem.dtype = _DTYPES[word.partition("/")[0]]
-        keywords["math"] = "tf32" if word.endswith("/tf32") else "fp32"
+        keywords["math"] = word.partition("/")[2] or "fp32"
     elif word in ("nwc", "nhwc", "ndhwc", "ncw", "nchw", "ncdhw"):
         problem.channels_last = word.endswith("c")
     elif name == "alpha":

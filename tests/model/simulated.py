@@ -13,6 +13,7 @@ from oocdnn.perfmodel.profile import Profile
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.simulate import Candidate, Outcome, simulate
 
+MATHS = ("fp32", "tf32", "fp32x3", "fp32_fast")  # by the numbers of Math
 TIERS = {1: "page", 2: "host", 3: "device", 4: "file", 6: "tile"}  # by the numbers of Tier
 
 
@@ -31,7 +32,7 @@ def problem_of(native: core.Problem) -> Problem:
         extents=tuple(shape.input), taps=tuple(shape.filter), outputs=tuple(shape.out),
         pad_before=tuple(shape.pad_before), pad_after=tuple(shape.pad_after),
         stride=tuple(shape.stride), dilation=tuple(shape.dilation),
-        dtype=DType(native.dtype).name.lower(), tf32=bool(native.math),
+        dtype=DType(native.dtype).name.lower(), math=MATHS[native.math],
         finishes=not plain or (forward and (pooled is not None or what != Saved.NOTHING)),
         pool=pooled, saved=(what.name.lower(), bits) if what != Saved.NOTHING else None,
         normalizes=bool(native.prologue.affine or native.prologue.activation),

@@ -73,7 +73,7 @@ def wires(draw, engine: str) -> dict[str, float]:
     }
 
 
-TYPES = ("f32", "f32/tf32", "f64", "bf16", "bf16+sums")
+TYPES = ("f32", "f32/tf32", "f32/fp32x3", "f64", "bf16", "bf16+sums")
 KINDS = [f"{t}/{d}" for t in TYPES for d in DIRECTIONS]
 
 
@@ -170,7 +170,7 @@ def cases(draw) -> tuple:
     run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
     seen = problem_of(problem)
     sums = seen.element_bytes < seen.sum_bytes and draw(st.booleans())
-    mark = "/tf32" if seen.tf32 else "+sums" if sums else ""
+    mark = f"/{seen.math}" if seen.math != "fp32" else "+sums" if sums else ""
     kind = f"{seen.dtype}{mark}/{seen.direction}"
     return (*run, draw(profiles(engine.name, kind))), tiers, engine
 

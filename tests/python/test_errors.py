@@ -170,7 +170,9 @@ REFUSED = {
         "output_padding on axis H is 2.*stride",
     ),
     "unknown mode": Refused(conv(mode="fft"), InvalidProblem, "'fft'.*'cross_correlation'"),
-    "unknown math": Refused(conv(math="fp8"), InvalidProblem, "'fp8'.*'tf32'"),
+    "unknown math": Refused(
+        conv(math="fp8"), InvalidProblem, "'fp8'.*'tf32', 'fp32x3', 'fp32_fast'"
+    ),
     "unknown activation": Refused(conv(activation="gelu"), InvalidProblem, "'gelu'.*'swish'"),
     "activation without its parameter": Refused(
         conv(activation="clipped_relu"), InvalidProblem, "needs a parameter"
