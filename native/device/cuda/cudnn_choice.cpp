@@ -19,9 +19,11 @@ struct Silent {
   Direction direction;
   int64_t engine;
   const char* text;
+  bool transforms = false;
 };
+constexpr const char* kWinograd = "computes by Winograd, which is not exact";
 constexpr Silent kSilent[] = {
-    {Direction::kBackwardFilter, 17, "computes by Winograd, which is not exact"},
+    {Direction::kBackwardFilter, 17, kWinograd, true},
     {Direction::kBackwardFilter, 47, "rounds its sums"},
 };
 
@@ -170,19 +172,20 @@ const char* ObjectionTo(const EngineFacts& facts, Direction direction, const Per
   struct Reason {
     cudnnBackendNumericalNote_t note;
     const char* text;
+    bool transforms = false;
   };
   static constexpr Reason kReasons[] = {
       {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its inputs"},
       {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, "rounds its sums"},
-      {CUDNN_NUMERICAL_NOTE_FFT, "computes by FFT, which is not exact"},
+      {CUDNN_NUMERICAL_NOTE_FFT, "computes by FFT, which is not exact", true},
       {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, "gives other bits at every run"},
-      {CUDNN_NUMERICAL_NOTE_WINOGRAD, "computes by Winograd, which is not exact"},
-      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, "computes by Winograd, which is not exact"},
-      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, "computes by Winograd, which is not exact"},
-      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, "computes by Winograd, which is not exact"},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD, kWinograd, true},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, kWinograd, true},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, kWinograd, true},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, kWinograd, true},
   };
   for (const Reason& reason : kReasons) {
-    if (facts.Has(reason.note)) return reason.text;
+    if (facts.Has(reason.note) && !(reason.transforms && may.transforms)) return reason.text;
   }
   if (facts.numerical >> (CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP + 1) != 0) {
     return "has a numerical note that we do not know";
@@ -194,6 +197,7 @@ const char* ObjectionTo(const EngineFacts& facts, Direction direction, const Per
     return "compiles at run time, which takes longer than it saves";
   }
   for (const Silent& silent : kSilent) {
+    if (silent.transforms && may.transforms) continue;
     if (silent.direction == direction && silent.engine == facts.engine) return silent.text;
   }
   return nullptr;

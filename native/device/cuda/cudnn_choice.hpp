@@ -23,6 +23,7 @@ struct EngineFacts {
 // to 0.8 s for each tile shape.
 struct Permissions {
   bool tensor_cores = false;
+  bool transforms = false;  // Winograd's and Fourier's, which round more often
   size_t compiled = 0;
   int64_t workspace = INT64_MAX;  // the most bytes
   // Whether what comes after a configuration that wants more than that will do; one that wants more
@@ -32,7 +33,7 @@ struct Permissions {
 };
 
 // Why an engine is not taken whatever its speed, or null. What is left adds plain products in the
-// types asked for, the same way at every run.
+// types asked for, or transforms where it may, the same way at every run.
 const char* ObjectionTo(const EngineFacts& facts, Direction direction, const Permissions& may);
 
 // One engine with its knobs, ready to run.

@@ -187,6 +187,7 @@ class CudnnEngine final : public CudaEngine {
   Result<SharedConvolution> Make(const TileOp& op) {
     Permissions may;
     may.tensor_cores = MayUseTensorCores(op);
+    may.transforms = op.dtype == DType::kFloat32 && op.math == Math::kFp32Fast;
     may.workspace = std::min(op.workspace_limit, session_->gpu().total_bytes());
     may.second_choice = !op.first_choice;
     if (PaysToCompile(op)) {
