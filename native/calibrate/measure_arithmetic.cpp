@@ -276,7 +276,9 @@ Status MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid g
   Status failure;
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
-    if (IsLastResort(info) || (grid == TileGrid::kFew && !Serves(info, problem))) continue;
+    const bool other_math = info.splits != (problem.math == Math::kFp32x3);
+    const bool others = grid == TileGrid::kFew ? !Serves(info, problem) : info.splits && other_math;
+    if (IsLastResort(info) || others) continue;
     const bool sizes = SizesMatter(device, info, problem);
     const bool all = grid == TileGrid::kAll && sizes;
     const std::string key = KeyOf(info, problem, sums);

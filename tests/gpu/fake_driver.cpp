@@ -51,6 +51,11 @@ constexpr Entry kEntries[] = {
     {"ooc_depthwise", ooc_depthwise, 256, sizeof(oocdnn::cuda::DepthwiseArgs)},
     {"ooc_depthwise_filter", ooc_depthwise_filter, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
     {"ooc_depthwise_add", ooc_depthwise_add, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
+    {"ooc_fp32x3_gather", ooc_fp32x3_gather, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_gather_narrow", ooc_fp32x3_gather_narrow, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_filter", ooc_fp32x3_filter, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_filter_narrow", ooc_fp32x3_filter_narrow, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_add", ooc_fp32x3_add, 256, sizeof(oocdnn::cuda::Fp32x3AddArgs)},
     {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},
     {"ooc_bias_chain", ooc_bias_chain, 128, sizeof(oocdnn::cuda::BiasArgs)},
 };

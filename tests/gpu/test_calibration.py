@@ -34,7 +34,7 @@ def test_what_an_older_profile_lacks_is_measured(tmp_path):
     before = Profile(
         machine=core["description"],
         driver=core["driver"],
-        engines="depthwise, direct",
+        engines="depthwise, fp32x3, direct",
         measured=True,
         calibration="begun",
     )
@@ -52,7 +52,7 @@ def test_what_an_older_profile_lacks_is_measured(tmp_path):
     passes = ("finish", "pool", "restore", "normalize")
     wanted = {
         f"{engine}/{order}/{name}"
-        for engine in ("depthwise", "direct")
+        for engine in ("depthwise", "fp32x3", "direct")
         for order in ("nchw", "nhwc")
         for name in passes
     }

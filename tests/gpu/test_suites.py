@@ -27,6 +27,7 @@ SUITES = {
     "torch": ("pytorch/test_exact.py", "pytorch/test_memory.py"),
     "exact": ("engine/test_exact.py", "engine/test_nan.py"),
     "depthwise": ("engine/test_depthwise.py",),
+    "fp32x3": ("engine/test_fp32x3.py",),
     "fused": ("engine/test_fused.py", "gpu/test_fused.py"),
     "slopes": ("engine/test_slopes.py",),
     "fused backward": ("engine/test_fused_backward.py", "-k", "not random_chains"),

@@ -26,6 +26,7 @@ OOC_EMBED(ooc_file_platform, ".rodata", OOC_KERNEL_FILE("platform.cuh"))
 OOC_EMBED(ooc_file_convert, ".rodata", OOC_KERNEL_FILE("convert.cuh"))
 OOC_EMBED(ooc_file_copy, ".rodata", OOC_KERNEL_FILE("copy.cuh"))
 OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
+OOC_EMBED(ooc_file_fp32x3, ".rodata", OOC_KERNEL_FILE("fp32x3.cuh"))
 OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
 OOC_EMBED(ooc_file_pool_forward_one, ".rodata", OOC_KERNEL_FILE("pool_forward_one.cuh"))
 OOC_EMBED(ooc_file_pool_forward, ".rodata", OOC_KERNEL_FILE("pool_forward.cuh"))
@@ -56,7 +57,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 22> files{{
+  static const std::array<EmbeddedFile, 23> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"geom/activation.h", Between(ooc_file_activation, ooc_file_activation_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
@@ -64,6 +65,7 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/convert.cuh", Between(ooc_file_convert, ooc_file_convert_end)},
       {"device/cuda/copy.cuh", Between(ooc_file_copy, ooc_file_copy_end)},
       {"device/cuda/finish.cuh", Between(ooc_file_finish, ooc_file_finish_end)},
+      {"device/cuda/fp32x3.cuh", Between(ooc_file_fp32x3, ooc_file_fp32x3_end)},
       {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
       {"device/cuda/pool_forward_one.cuh",
        Between(ooc_file_pool_forward_one, ooc_file_pool_forward_one_end)},

@@ -31,6 +31,7 @@ using CudaEngines = std::vector<std::unique_ptr<CudaEngine>>;
 
 std::unique_ptr<CudaEngine> MakeDirectEngine(const Gpu& gpu);
 std::unique_ptr<CudaEngine> MakeDepthwiseEngine(const Gpu& gpu);
+std::unique_ptr<CudaEngine> MakeFp32x3Engine(const Gpu& gpu);
 // cudnn-nhwc and cudnn-nchw. `library`: see LoadCudnn, which says what stands against it.
 Result<CudaEngines> MakeCudnnEngines(const Gpu& gpu, const std::string& library);
 

@@ -19,6 +19,7 @@ CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string*
   CudaEngines engines;
   const std::string& only = options.engine;
   engines.push_back(MakeDepthwiseEngine(gpu));
+  engines.push_back(MakeFp32x3Engine(gpu));
   if (only.empty() || only.starts_with("cudnn")) {
     Result<CudaEngines> made = MakeCudnnEngines(gpu, options.cudnn_path);
     if (made.ok()) {
@@ -31,7 +32,7 @@ CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string*
   engines.push_back(MakeDirectEngine(gpu));
   std::erase_if(engines, [&](const auto& engine) { return !Admits(only, engine->info().name); });
   if (engines.empty() && why_not->empty())
-    *why_not = "known are cudnn, cudnn-nhwc, cudnn-nchw, depthwise, direct";
+    *why_not = "known are cudnn, cudnn-nhwc, cudnn-nchw, depthwise, direct, fp32x3";
   return engines;
 }
 

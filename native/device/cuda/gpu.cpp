@@ -26,6 +26,11 @@ constexpr std::array<const char*, kKernels> kKernelNames{"ooc_rows",
                                                          "ooc_depthwise",
                                                          "ooc_depthwise_filter",
                                                          "ooc_depthwise_add",
+                                                         "ooc_fp32x3_gather",
+                                                         "ooc_fp32x3_gather_narrow",
+                                                         "ooc_fp32x3_filter",
+                                                         "ooc_fp32x3_filter_narrow",
+                                                         "ooc_fp32x3_add",
                                                          "ooc_bias_parts",
                                                          "ooc_bias_chain"};
 

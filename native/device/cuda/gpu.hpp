@@ -29,10 +29,15 @@ enum class Kernel : int {
   kDepthwise,
   kDepthwiseFilter,
   kDepthwiseAdd,
+  kFp32x3Gather,
+  kFp32x3GatherNarrow,
+  kFp32x3Filter,
+  kFp32x3FilterNarrow,
+  kFp32x3Add,
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 18;
+constexpr int kKernels = 23;
 
 // How a kernel is to be launched.
 struct LaunchShape {

@@ -329,6 +329,42 @@ struct DepthwiseCell {
   unsigned block, element;
 };
 
+// ooc_fp32x3_gather (forward and backward data), ooc_fp32x3_filter (backward filter); the narrow
+// ones have half the columns in a tile. A product of matrices, `rows` x `columns` of sums over
+// `terms` for each group, see fp32x3.cuh. Tensors are dense, channels nearest. `source_data` is
+// what taps read: x, or dy for backward data; `other_data` are the filters, or dy for backward
+// filter.
+constexpr int kFp32x3Rows = 128, kFp32x3Columns = 128, kFp32x3Threads = 128;
+constexpr int kFp32x3Terms = 16;  // of a step
+// Floats in shared memory: of a row of so many terms; and behind the channels of a row of one term.
+// So neighbouring rows meet different banks.
+constexpr int kFp32x3Pitch = 20, kFp32x3Margin = 8;
+struct Fp32x3Args {
+  const float *source_data, *other_data;
+  float* out;
+  int accumulate, vector, pairs;  // pairs: sums of two columns are stored at once
+  unsigned rows, columns, terms;
+  // Terms from `first_term` on, in parts, whose sums lie `part_elements` apart.
+  unsigned first_term, part_terms;
+  Long part_elements;
+  Divisor column_tiles, row_tiles, groups;
+  Divisor pixels[3];             // extents of what rows (backward filter: terms) count: D, H, W
+  Divisor channels, taps[2];     // of what terms (columns) count: of a group, and taps on H and W
+  int source[3], source_places;  // extents of the source, and its places in an image
+  int step[3], base[3], tap_step[3];  // place in the source = pixel * step + base + tap * tap_step
+  // Elements from one place, or pixel, to the next, and from one group to the next.
+  int source_pitch, other_pitch, out_pitch;
+  int source_group, other_group, out_group;
+};
+
+// ooc_fp32x3_add: the sum over the parts of a filter gradient.
+struct Fp32x3AddArgs {
+  const float* sums;
+  float* out;
+  unsigned elements, parts;
+  int add;  // 1: `out` holds what came before
+};
+
 // A run of elements of one channel: their sum, the sum of their magnitudes, bounds of what the sum
 // of the first few can be, and a power of two that divides all of them.
 struct BiasPart {

@@ -8,6 +8,7 @@
 #include "device/cuda/depthwise_filter.cuh"
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"
+#include "device/cuda/fp32x3.cuh"
 #include "device/cuda/norm.cuh"
 #include "device/cuda/pool_backward.cuh"
 #include "device/cuda/pool_forward.cuh"
@@ -28,5 +29,10 @@ OOC_KERNEL(ooc_direct_elements, DirectArgs, 256, 2, DirectElements)
 OOC_KERNEL(ooc_depthwise, DepthwiseArgs, 256, 4, Depthwise)
 OOC_KERNEL(ooc_depthwise_filter, DepthwiseFilterArgs, 256, 4, DepthwiseFilter)
 OOC_KERNEL(ooc_depthwise_add, DepthwiseFilterArgs, 256, 1, DepthwiseAdd)
+OOC_KERNEL(ooc_fp32x3_gather, Fp32x3Args, 128, 2, Fp32x3Gather)
+OOC_KERNEL(ooc_fp32x3_gather_narrow, Fp32x3Args, 128, 3, Fp32x3GatherNarrow)
+OOC_KERNEL(ooc_fp32x3_filter, Fp32x3Args, 128, 2, Fp32x3Filter)
+OOC_KERNEL(ooc_fp32x3_filter_narrow, Fp32x3Args, 128, 3, Fp32x3FilterNarrow)
+OOC_KERNEL(ooc_fp32x3_add, Fp32x3AddArgs, 256, 1, Fp32x3Add)
 OOC_KERNEL(ooc_bias_parts, BiasArgs, 128, 1, BiasParts)
 OOC_KERNEL(ooc_bias_chain, BiasArgs, 128, 1, BiasChain)

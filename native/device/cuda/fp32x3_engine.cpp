@@ -1,0 +1,287 @@
+// The fp32x3 engine: float32 on tensor cores in three products of TF32 each, for problems that ask
+// for it (Math::kFp32x3). See fp32x3.cuh for what is computed, and in which order.
+//
+// The error is that of float32 sums in blocks, or less: two TF32 numbers hold 23 of the 24 bits of
+// a factor, and products of small whole numbers are exact. Numbers below 2^-113 lose their last
+// bits, since their low part is subnormal, and an infinity gives NaN where it is read.
+//
+// Tiles have their channels side by side. Filter gradients are sums of parts of the pixels, which
+// the workspace holds and a second kernel adds up in float64.
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "device/cuda/copy_plan.hpp"
+#include "device/cuda/direct_args.hpp"
+#include "device/cuda/engine.hpp"
+#include "geom/engines.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+// Pixels of a part: the sums of more are less exact, and those of fewer take more time to add up.
+constexpr int64_t kPartPixels = 4096;
+constexpr int64_t kMostSumsBytes = int64_t{64} << 20;  // of the parts that are under way
+constexpr int kLeastMajor = 8;                         // compute capability of GPUs with TF32
+constexpr int kVector = 4;                             // elements of one copy
+
+const EngineInfo& Fp32x3Info() { return EngineNamed("fp32x3"); }
+
+bool IsForward(const TileOp& op) { return op.direction == Direction::kForward; }
+bool IsFilter(const TileOp& op) { return op.direction == Direction::kBackwardFilter; }
+
+int64_t TapsOf(const ConvShape& shape) {
+  return shape.filter[0] * shape.filter[1] * shape.filter[2];
+}
+
+int64_t PlacesOf(const Spatial& extent) { return extent[0] * extent[1] * extent[2]; }
+
+int64_t RowBytes(int64_t pitch) { return pitch * int64_t{sizeof(float)}; }
+
+// Bytes of shared memory: the pixels of a tile's rows, and the factors of two steps.
+int SharedBytes(bool filter, int columns) {
+  constexpr int64_t kPixelBytes = int64_t{kFp32x3Rows} * 4 * int64_t{sizeof(int)};
+  const int64_t step = filter ? kFp32x3Terms * (RowBytes(kFp32x3Rows + kFp32x3Margin) +
+                                                RowBytes(columns + kFp32x3Margin))
+                              : (kFp32x3Rows + columns) * RowBytes(kFp32x3Pitch);
+  return static_cast<int>(kPixelBytes + 2 * step);
+}
+
+// The tensor that taps read, and what becomes of places: forward and filter gradients read x;
+// backward data reads dy, from the other end of the filter.
+void SetPlaces(const TileOp& op, Fp32x3Args* args) {
+  const ConvShape& shape = op.shape;
+  const bool of_y = op.direction == Direction::kBackwardData;
+  const Spatial& source = of_y ? shape.out : shape.in;
+  const Spatial& pixels = of_y ? shape.in : shape.out;
+  for (int d = 0; d < 3; ++d) {
+    args->source[d] = static_cast<int>(source[d]);
+    args->pixels[d] = MakeDivisor(pixels[d]);
+    args->step[d] = static_cast<int>(of_y ? 1 : shape.stride[d]);
+    args->base[d] = static_cast<int>(of_y ? shape.pad_before[d] : -shape.pad_before[d]);
+    args->tap_step[d] = static_cast<int>(of_y ? -shape.dilation[d] : shape.dilation[d]);
+  }
+  args->source_places = static_cast<int>(PlacesOf(source));
+  const int64_t channels = of_y ? shape.k : shape.c;
+  args->channels = MakeDivisor(channels);
+  args->taps[0] = MakeDivisor(shape.filter[1]);
+  args->taps[1] = MakeDivisor(shape.filter[2]);
+  args->source_group = static_cast<int>(channels);
+  args->source_pitch = static_cast<int>(shape.g * channels);
+}
+
+void SetGather(const TileOp& op, Fp32x3Args* args) {
+  const ConvShape& shape = op.shape;
+  const int64_t made = IsForward(op) ? shape.k : shape.c;
+  const int64_t read = IsForward(op) ? shape.c : shape.k;
+  args->rows = static_cast<unsigned>(shape.n * PlacesOf(IsForward(op) ? shape.out : shape.in));
+  args->columns = static_cast<unsigned>(made);
+  args->terms = args->part_terms = static_cast<unsigned>(TapsOf(shape) * read);
+  args->other_group = static_cast<int>(made * args->terms);
+  args->out_group = static_cast<int>(made);
+  args->out_pitch = static_cast<int>(shape.g * made);
+  args->vector = read % kVector == 0 ? kVector : 1;
+}
+
+void SetFilter(const TileOp& op, Fp32x3Args* args) {
+  const ConvShape& shape = op.shape;
+  args->rows = static_cast<unsigned>(shape.k);
+  args->columns = static_cast<unsigned>(TapsOf(shape) * shape.c);
+  args->terms = static_cast<unsigned>(shape.n * PlacesOf(shape.out));
+  args->part_terms = static_cast<unsigned>(kPartPixels);
+  args->other_group = static_cast<int>(shape.k);
+  args->other_pitch = static_cast<int>(shape.g * shape.k);
+  args->out_group = static_cast<int>(args->rows * args->columns);
+  args->out_pitch = static_cast<int>(args->columns);
+  args->part_elements = shape.g * args->out_group;
+  args->vector = shape.k % kVector == 0 && shape.c % kVector == 0 ? kVector : 1;
+}
+
+Fp32x3Args ArgsOf(const TileOp& op) {
+  Fp32x3Args args{};
+  SetPlaces(op, &args);
+  if (IsFilter(op)) {
+    SetFilter(op, &args);
+  } else {
+    SetGather(op, &args);
+  }
+  args.pairs = args.columns % 2 == 0 ? 1 : 0;
+  args.groups = MakeDivisor(op.shape.g);
+  return args;
+}
+
+// A launch over the tiles of a product.
+struct Multiplication {
+  Fp32x3Args args;
+  Kernel kernel;
+  LaunchShape shape;  // of one part
+
+  Status Launch(const Gpu& gpu, CUstream stream, int64_t parts) const {
+    LaunchShape its = shape;
+    its.blocks *= parts;
+    return gpu.Launch(kernel, its, stream, args);
+  }
+};
+
+// Narrow tiles where wide ones would leave multiprocessors without work, or columns without use.
+Multiplication MultiplicationOf(const TileOp& op, int64_t parts, int multiprocessors) {
+  constexpr int64_t kNarrow = kFp32x3Columns / 2;
+  Multiplication made{ArgsOf(op), {}, {}};
+  Fp32x3Args& args = made.args;
+  const int64_t row_tiles = CeilDiv(args.rows, kFp32x3Rows);
+  const int64_t others = row_tiles * op.shape.g * parts;
+  const bool spare = RoundUp(args.columns, kNarrow) < RoundUp(args.columns, kFp32x3Columns);
+  const bool few = others * CeilDiv(args.columns, kFp32x3Columns) < 2 * int64_t{multiprocessors};
+  const int64_t columns = spare || few ? kNarrow : kFp32x3Columns;
+  args.row_tiles = MakeDivisor(row_tiles);
+  args.column_tiles = MakeDivisor(CeilDiv(args.columns, columns));
+  const bool filter = IsFilter(op), narrow = columns == kNarrow;
+  made.kernel = filter   ? narrow ? Kernel::kFp32x3FilterNarrow : Kernel::kFp32x3Filter
+                : narrow ? Kernel::kFp32x3GatherNarrow
+                         : Kernel::kFp32x3Gather;
+  made.shape = {row_tiles * op.shape.g * args.column_tiles.divisor, kFp32x3Threads,
+                SharedBytes(filter, static_cast<int>(columns))};
+  return made;
+}
+
+class Fp32x3Executable : public CudaExecutable {
+ public:
+  Fp32x3Executable(const Gpu& gpu, const TileOp& op, Multiplication multiplication)
+      : gpu_(gpu), multiplication_(multiplication), direction_(op.direction) {
+    engine_ = Fp32x3Info().name;
+    properties_ = Fp32x3Info().properties;
+    Lay(op, Operand::kX, kChannelsLastOrder);
+    Lay(op, Operand::kY, kChannelsLastOrder);
+    const bool backward = op.direction == Direction::kBackwardData;
+    Lay(op, Operand::kW, backward ? kOutputFastestOrder : kInputFastestOrder);
+  }
+
+ protected:
+  // With the addresses of this run's tiles.
+  [[nodiscard]] Multiplication Placed(const RunArgs& run) const {
+    Multiplication placed = multiplication_;
+    const bool of_y = direction_ == Direction::kBackwardData;
+    const bool filter = direction_ == Direction::kBackwardFilter;
+    const auto tile = [&](Operand operand) {
+      return static_cast<const float*>(run.tile[Index(operand)]);
+    };
+    placed.args.source_data = tile(of_y ? Operand::kY : Operand::kX);
+    placed.args.other_data = tile(filter ? Operand::kY : Operand::kW);
+    placed.args.out = static_cast<float*>(run.tile[Index(OutputOf(direction_))]);
+    placed.args.accumulate = run.accumulate ? 1 : 0;
+    return placed;
+  }
+
+  const Gpu& gpu_;
+
+ private:
+  void Lay(const TileOp& op, Operand operand, const DimOrder& order) {
+    layout_[Index(operand)] =
+        PlainLayout(DType::kFloat32, op.shape.DimsOf(operand, op.direction), order);
+  }
+
+  const Multiplication multiplication_;
+  const Direction direction_;
+};
+
+// Forward and backward data. A sum depends on the problem alone, wherever a tile is cut.
+class Fp32x3Gather final : public Fp32x3Executable {
+ public:
+  Fp32x3Gather(const Gpu& gpu, const TileOp& op, const Multiplication& multiplication)
+      : Fp32x3Executable(gpu, op, multiplication) {
+    properties_.invariant = true;
+  }
+
+  Status Run(CUstream stream, const RunArgs& run) override {
+    return Placed(run).Launch(gpu_, stream, 1);
+  }
+};
+
+// Backward filter, as many parts of the pixels at once as the workspace holds the sums of.
+class Fp32x3Filter final : public Fp32x3Executable {
+ public:
+  Fp32x3Filter(const Gpu& gpu, const TileOp& op, const Multiplication& multiplication,
+               int64_t parts)
+      : Fp32x3Executable(gpu, op, multiplication), parts_(parts) {
+    workspace_bytes_ = Mul(parts, RowBytes(multiplication.args.part_elements));
+  }
+
+  Status Run(CUstream stream, const RunArgs& run) override {
+    Multiplication some = Placed(run);
+    Fp32x3AddArgs add{};
+    add.sums = some.args.out = static_cast<float*>(run.workspace);
+    add.out = static_cast<float*>(run.tile[Index(Operand::kW)]);
+    add.elements = static_cast<unsigned>(some.args.part_elements);
+    add.add = run.accumulate ? 1 : 0;
+    some.args.accumulate = 0;
+    const int64_t all = CeilDiv(some.args.terms, kPartPixels);
+    for (int64_t first = 0; first < all; first += parts_) {
+      const int64_t parts = std::min(parts_, all - first);
+      some.args.first_term = static_cast<unsigned>(first * kPartPixels);
+      add.parts = static_cast<unsigned>(parts);
+      OOC_TRY(some.Launch(gpu_, stream, parts));
+      OOC_TRY(gpu_.Launch(Kernel::kFp32x3Add, ShapeOf(add.elements), stream, add));
+      add.add = 1;
+    }
+    return {};
+  }
+
+ private:
+  const int64_t parts_;
+};
+
+Status CheckOp(const TileOp& op) {
+  if (!Serves(Fp32x3Info(), op.direction, op.dtype, op.math, op.shape)) {
+    return Error(Code::kUnsupported,
+                 "takes float32 problems that ask for fp32x3, sums of %lld terms and more, and "
+                 "gradients of inputs without strides",
+                 static_cast<long long>(kLeastSplitTerms));
+  }
+  if (op.reproducible && IsFilter(op)) {
+    return Error(Code::kUnsupported, "adds a filter's gradient in another order for other tiles");
+  }
+  if (!op.epilogue.empty()) return Error(Code::kUnsupported, "finishes no sums");
+  return CheckElements(op);
+}
+
+class Fp32x3Engine final : public CudaEngine {
+ public:
+  explicit Fp32x3Engine(const Gpu& gpu) : gpu_(gpu) {}
+  [[nodiscard]] const EngineInfo& info() const override { return info_; }
+
+  Result<std::unique_ptr<CudaExecutable>> Prepare(const TileOp& op) override {
+    if (gpu_.compute_major() < kLeastMajor) {
+      return Error(Code::kUnsupported, "takes GPUs of compute capability %d.0 and more, not %d.%d",
+                   kLeastMajor, gpu_.compute_major(), gpu_.compute_minor());
+    }
+    OOC_TRY(CheckOp(op));
+    if (IsFilter(op)) return PrepareFilter(op);
+    return std::unique_ptr<CudaExecutable>(
+        std::make_unique<Fp32x3Gather>(gpu_, op, MultiplicationOf(op, 1, gpu_.multiprocessors())));
+  }
+
+ private:
+  Result<std::unique_ptr<CudaExecutable>> PrepareFilter(const TileOp& op) {
+    const ConvShape& shape = op.shape;
+    const int64_t bytes = RowBytes(Mul(Mul(shape.g * shape.k, shape.c), TapsOf(shape)));
+    const int64_t limit = std::min(op.workspace_limit, std::max(kMostSumsBytes, bytes)) / bytes;
+    if (limit < 1) {
+      return Error(Code::kOutOfMemory, "the sums of one part take a workspace of %lld bytes",
+                   static_cast<long long>(bytes))
+          .WithDetail(bytes);
+    }
+    const int64_t parts = std::min(limit, CeilDiv(shape.n * PlacesOf(shape.out), kPartPixels));
+    return std::unique_ptr<CudaExecutable>(std::make_unique<Fp32x3Filter>(
+        gpu_, op, MultiplicationOf(op, parts, gpu_.multiprocessors()), parts));
+  }
+
+  const Gpu& gpu_;
+  const EngineInfo info_ = Fp32x3Info();
+};
+
+}  // namespace
+
+std::unique_ptr<CudaEngine> MakeFp32x3Engine(const Gpu& gpu) {
+  return std::make_unique<Fp32x3Engine>(gpu);
+}
+
+}  // namespace oocdnn::cuda
