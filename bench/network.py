@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ import oocdnn
 from oocdnn import nn
 from oocdnn._arrays.mapped import Array
 from oocdnn._shown import bytes_text
+from oocdnn.bench.arithmetic import MathName
 from oocdnn.bench.task import alike, apart, placed, worst
 from oocdnn.bench.truth.passes import Pass
 from oocdnn.cli.common import free_host_bytes
@@ -46,7 +47,7 @@ VGG16 = (
     (512, False), (512, False), (512, True),
 )  # fmt: skip
 DIVISOR = 32  # of heights and widths: five pools halve them
-TEXT = re.compile(r"vgg16:train x(\d+)x3x(\d+)x\2 (f32(?:/tf32)?)")
+TEXT = re.compile(r"vgg16:train x(\d+)x3x(\d+)x\2 (f32(?:/tf32|/fp32x3)?)")
 DIFFERENT = 3  # images
 EXACT = 2**24  # sums up to here are exact in float32
 REROUTED = 8.0  # times as large as the true gradients, or as small, are those of others in pools
@@ -117,14 +118,15 @@ class Network:
         self.text = f"vgg16:train x{batch}x3x{size}x{size} {words}"
         if TEXT.fullmatch(self.text) is None or size % DIVISOR or batch < 1:
             raise InvalidProblem(
-                f"{self.text!r} is no network; write vgg16:train x8x3x224x224 f32, or f32/tf32, "
-                "with a height and width that 32 divides"
+                f"{self.text!r} is no network; write vgg16:train x8x3x224x224 f32, "
+                "f32/tf32 or f32/fp32x3, with a height and width that 32 divides"
             )
         self.layers = tuple(layers(size))
 
     @property
-    def math(self) -> Literal["fp32", "tf32"]:
-        return "tf32" if self.words.endswith("tf32") else "fp32"
+    def math(self) -> MathName:
+        named = self.words.partition("/")[2] or "fp32"
+        return cast(MathName, named)
 
     @property
     def flops(self) -> int:

@@ -291,7 +291,7 @@ def timeline(rows: Sequence[Row]) -> Timeline | None:
 
 def _word_of(text: str) -> str:
     """The type in a problem string."""
-    types = [word for word in text.split() if re.fullmatch(r"b?f\d\d(/tf32)?", word)]
+    types = [word for word in text.split() if re.fullmatch(r"b?f\d\d(/\w+)?", word)]
     return types[0] if types else "f32"
 
 

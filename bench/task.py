@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import oocdnn
 from oocdnn._arrays.mapped import Array
 from oocdnn._shown import bytes_text
 from oocdnn.bench.amounts import flops, groups_of, longest_sum, operand_bytes
+from oocdnn.bench.arithmetic import MathName
 from oocdnn.bench.truth import sampled
 from oocdnn.bench.truth.passes import Pass, is_pass, touching
 from oocdnn.cli.common import free_host_bytes
@@ -314,8 +314,9 @@ class Convolution:
         self.text, self.problem = text, parse(text)
 
     @property
-    def math(self) -> Literal["fp32", "tf32"]:
-        return "tf32" if self.problem.keywords.get("math") == "tf32" else "fp32"
+    def math(self) -> MathName:
+        named: MathName = self.problem.keywords.get("math", "fp32")
+        return named
 
     @property
     def flops(self) -> int:

@@ -40,7 +40,7 @@ from oocdnn.bench.studies.study import (
     study,
 )
 
-KINDS = ("fp32", "tf32", "bf16")
+KINDS = ("fp32", "tf32", "fp32x3", "bf16")
 ENOUGH = 0.2  # seconds of a case's calls, of which brief ones are repeated more often,
 MOST_CALLS = 20  # but not more: right after the first call Python itself is still slow
 
