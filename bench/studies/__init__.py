@@ -8,6 +8,7 @@ STUDIES = {
     "planning": "how long plans take to find, and to find again",
     "call-cost": "what Python does around a call of the core, hot and with cold caches",
     "devices": "one call on several devices, beside each alone and a context on each by hand",
+    "arithmetic": "the error and the speed of each arithmetic of float32",
     "wires": "calls with operands in pinned and in pageable memory, beside the wires of a GPU",
     "floor": "calls with operands in pinned memory, beside the floor of wires and arithmetic",
     "in-core": "single tensors of many GiB with every operand on the GPU, beside torch",
