@@ -17,7 +17,7 @@ from oocdnn.network.timeline import Link
 from oocdnn.torch.limit import gpus, links
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.gpus import borrowed_of
-from oocdnn.torch.limit.lenders import Lenders
+from oocdnn.torch.limit.lenders import Lenders, whole_pages
 from oocdnn.torch.limit.links import Links, joined
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.store import Store
@@ -62,6 +62,14 @@ def test_large_slabs_count_in_whole_pages() -> None:
     assert held[0] is not None
     assert lenders.slab((1 << 20) + 1) is None
     assert lenders.slab(1 << 20) is not None
+
+
+@pytest.mark.parametrize("lent", [1, 1 << 20, 3 << 19, 2 << 20, 100_000_000])
+def test_a_lender_has_a_slab_of_the_whole_pages_that_it_lends(lent: int) -> None:
+    """With which its link is measured."""
+    lenders = Lenders(FakeSwapper(), {1: lent})  # type: ignore[arg-type]
+    assert 0 < whole_pages(lent) <= lent
+    assert lenders.slab(whole_pages(lent)) is not None
 
 
 def test_another_plan_begins_without_idle_slabs() -> None:
@@ -132,8 +140,9 @@ def test_what_cannot_be_borrowed_is_told(
     borrow: dict[Any, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = torch.device("cuda", 0)
-    with pytest.raises(InvalidProblem, match="borrow is 'cuda:1=1GiB'; it must be GPUs with bytes"):
-        borrowed_of(gpu, "cuda:1=1GiB")  # type: ignore[arg-type]
+    for text in ("cuda:1=1GiB", ""):
+        with pytest.raises(InvalidProblem, match=f"borrow is '{text}'; it must be GPUs with bytes"):
+            borrowed_of(gpu, text)  # type: ignore[arg-type]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

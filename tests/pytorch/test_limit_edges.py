@@ -367,3 +367,20 @@ def test_parameters_are_not_held_after_the_limit(card: HostCard) -> None:
     del net
     gc.collect()
     assert not any(one() is not None for one in parameters)
+
+
+def test_a_context_that_cannot_begin_leaves_nothing_changed() -> None:
+    """PyTorch refuses hooks within `disable_saved_tensors_hooks`."""
+    run = memory_limit(1 << 20, card=HostCard(), planning=0.1)
+    before = gc.get_threshold(), torch.autograd.grad
+    with (
+        torch.autograd.graph.disable_saved_tensors_hooks("none here"),
+        pytest.raises(RuntimeError, match="none here"),
+    ):
+        run.__enter__()
+    assert (gc.get_threshold(), torch.autograd.grad) == before
+    x = torch.ones(4, requires_grad=True)
+    with run:  # as if nothing had been
+        (x * x).sum().backward()
+    assert x.grad is not None
+    assert (gc.get_threshold(), torch.autograd.grad) == before

@@ -29,7 +29,11 @@ class Hooks:
 
     def push(self) -> None:
         _aside.begin()
-        self._push()
+        try:
+            self._push()
+        except BaseException:
+            _aside.end()
+            raise
         _packs.append(self._pack)
         _hooks().append(self)
 
@@ -52,8 +56,9 @@ class Hooks:
             self._push()
 
     def _push(self) -> None:
-        self._pushed = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
-        self._pushed.__enter__()
+        pushed = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        pushed.__enter__()  # raises where PyTorch allows no hooks
+        self._pushed = pushed
 
     def _pop(self) -> None:
         assert self._pushed is not None

@@ -22,7 +22,7 @@ def gpu_of(device: torch.device | int | str | None) -> torch.device:
         )
     try:
         asked = torch.device("cuda" if device is None else device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise DeviceError(f"device is {device!r}: {error}") from error
     index = torch.cuda.current_device() if asked.index is None else asked.index
     if asked.type != "cuda" or not 0 <= index < torch.cuda.device_count():

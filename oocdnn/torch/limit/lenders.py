@@ -11,6 +11,11 @@ from oocdnn.errors import OutOfMemory
 _PAGE = 2 << 20  # bytes that the driver takes at a time
 
 
+def whole_pages(nbytes: int) -> int:
+    """The most bytes, of so many, that one slab of a lender can have."""
+    return nbytes // _PAGE * _PAGE if nbytes >= _PAGE else min(nbytes, _PAGE // 2)
+
+
 class Lenders:
     """Slabs of other GPUs, the first named ones first. They count in whole pages.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from oocdnn.network.timeline import Link
 from oocdnn.torch.limit.card import Card, CudaCard
+from oocdnn.torch.limit.lenders import whole_pages
 from oocdnn.torch.limit.link import measured
 
 
@@ -45,7 +46,7 @@ def measured_links(card: Card) -> list[Link]:
     device, found = card.device, []
     for number, nbytes in card.borrowed.items():
         lender = CudaCard(device, {number: nbytes})
-        lender.probe_bytes = min(lender.probe_bytes, nbytes)
+        lender.probe_bytes = min(lender.probe_bytes, whole_pages(nbytes))
         lender.swapper.slab(lender.probe_bytes, number)  # raises where the GPU cannot lend
         found.append(measured(lender, f"cuda:{number}"))
     return [*found, measured(CudaCard(device) if found else card)]

@@ -7,7 +7,8 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -103,24 +104,34 @@ class memory_limit:
         file = _file_of(plan_file)
         if card is None:
             gpu = gpu_of(device)
-            card = CudaCard(gpu, borrowed_of(gpu, borrow or {}))
+            card = CudaCard(gpu, borrowed_of(gpu, {} if borrow is None else borrow))
         self._card, self._links = card, Links(card)
         self._plans = Plans(self._links, planning, file, self._tell)
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
         self._steps = Steps(card, self.limit, self._plan, planning / 8, self._raises, self._tell)
         self._hooks = Hooks(self._steps.pack, self._steps.unpack)
-        self._begun: Any = None
-        self._ended: Any = None
+        self._entered: ExitStack | None = None  # what leaving undoes
 
     def __enter__(self) -> memory_limit:
-        if self._ended is not None:
+        if self._entered is not None:
             raise InvalidProblem("this memory limit is in use already; make another one")
         self._card.begin()
         self._links.measure()
-        collector.begin()
-        self._hooks.push()
-        self._steps.table.enter()
+        with ExitStack() as entered:
+            collector.begin()
+            entered.callback(collector.end)
+            self._hooks.push()
+            entered.callback(self._hooks.pop)
+            self._steps.table.enter()
+            entered.callback(self._steps.table.leave)
+            for handle in self._watched():
+                entered.callback(handle.remove)
+            self._entered = entered.pop_all()
+        return self
+
+    def _watched(self) -> Iterator[Any]:
+        """Watches the optimizers of this thread; gives the handles of that."""
         thread = threading.get_ident()
 
         def stepped(*_: Any) -> None:
@@ -131,9 +142,8 @@ class memory_limit:
             if threading.get_ident() == thread:
                 self._steps.optimizes()
 
-        self._begun = register_optimizer_step_pre_hook(steps)
-        self._ended = register_optimizer_step_post_hook(stepped)
-        return self
+        yield register_optimizer_step_pre_hook(steps)
+        yield register_optimizer_step_post_hook(stepped)
 
     def __exit__(
         self,
@@ -141,12 +151,9 @@ class memory_limit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._begun.remove()
-        self._ended.remove()
-        self._ended = None
-        self._steps.table.leave()
-        self._hooks.pop()
-        collector.end()
+        entered, self._entered = self._entered, None
+        assert entered is not None, "__enter__ comes before"
+        entered.close()
         self._steps.close()
 
     def step(self) -> None:
