@@ -276,9 +276,9 @@ Status MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid g
   Status failure;
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
-    const bool other_math = info.splits != (problem.math == Math::kFp32x3);
-    const bool others = grid == TileGrid::kFew ? !Serves(info, problem) : info.splits && other_math;
-    if (IsLastResort(info) || others) continue;
+    // Of all kinds, those of samples are measured that no problem needs to be like.
+    const bool unlike = grid == TileGrid::kAll && info.depthwise;
+    if (IsLastResort(info) || (!unlike && !Serves(info, problem))) continue;
     const bool sizes = SizesMatter(device, info, problem);
     const bool all = grid == TileGrid::kAll && sizes;
     const std::string key = KeyOf(info, problem, sums);

@@ -72,8 +72,8 @@ int64_t TermsOf(Direction direction, const ConvShape& shape) {
 bool ServesSplit(Direction direction, DType dtype, Math math, const ConvShape& shape) {
   const bool strided = std::any_of(shape.stride.begin(), shape.stride.end(),
                                    [](int64_t stride) { return stride != 1; });
-  return math == Math::kFp32x3 && dtype == DType::kFloat32 &&
-         direction != Direction::kBackwardBias &&
+  const bool asked = math == Math::kFp32x3 || math == Math::kFp32Fast;
+  return asked && dtype == DType::kFloat32 && direction != Direction::kBackwardBias &&
          !(strided && direction == Direction::kBackwardData) &&
          TermsOf(direction, shape) >= kLeastSplitTerms;
 }

@@ -41,7 +41,7 @@ constexpr int kDirections = 4;
 
 // What float32 may be computed in. kFp32: products and sums of float32 alone; kTf32: factors may be
 // rounded to TF32; kFp32x3: products of float32 as three of TF32, with no larger an error;
-// kFp32Fast: transforms (Winograd's, Fourier's) that round more often.
+// kFp32Fast: that, and transforms (Winograd's, Fourier's), which round more often.
 enum class Math : int { kFp32 = 0, kTf32 = 1, kFp32x3 = 2, kFp32Fast = 3 };
 constexpr int kMaths = 4;
 const char* Name(Math math);  // "fp32", ...; null for other numbers

@@ -33,7 +33,8 @@ struct EngineInfo {
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;
   bool depthwise = false;  // it takes groups of one input channel only, see Serves
-  bool splits = false;     // it takes float32 problems that ask for fp32x3 only, see Serves
+  // It computes products of float32 in three of TF32, for problems that admit it only, see Serves.
+  bool splits = false;
   // Sums are in the order and the blocks of the direct engine: such engines have the same bits.
   bool direct_sums = false;
 };

@@ -20,6 +20,7 @@ DEVICES = (
     "cuda:direct",
     "cuda:cudnn",
     "cuda:depthwise",
+    "cuda:fp32x3",
     "check(cuda:direct)",
 )
 
@@ -46,6 +47,7 @@ KERNELS_OF_ANOTHER = (
     "cpu:onednn",
     "cuda:cudnn",
     "cuda:depthwise",
+    "cuda:fp32x3",
 )
 
 NO_BIAS = "oneDNN has no backward bias of its own; the direct engine does it"
@@ -76,6 +78,19 @@ CUDNN_NO_BIAS = "cuDNN's graphs have no backward bias; the direct engine does it
 CUDNN_NOT_INVARIANT = "cuDNN's bits depend on the tile's shape"
 DEPTHWISE_NO_BIAS = "it is for groups of one input channel; the direct engine does the bias"
 DEPTHWISE_NO_F64 = "a filter's gradient of float64 is one sum, which is the direct engine's to do"
+FP32X3_NO_BIAS = "it is for products; the direct engine does the bias"
+FP32X3_FLOAT32 = dict.fromkeys(
+    (
+        "convolve_f64", "convolve_f16", "convolve_bf16",
+        "accumulate_f64", "accumulate_f16", "accumulate_bf16",
+        "invariant_f64", "invariant_f16", "invariant_bf16",
+        "invariant_sums_f64", "invariant_sums_bf16",
+    ),
+    "it computes float32",
+)  # fmt: skip
+FP32X3_ALONE = dict.fromkeys(("backward_bias", "backward_bias_of_reals"), FP32X3_NO_BIAS) | {
+    "invariant_sums_f32": "it cuts a filter's gradient by the tile's pixels"
+}
 ONEDNN_NAN = (
     "oneDNN leaves padding out that is equal at both ends, so a NaN of the filter misses the edges"
 )
@@ -122,6 +137,7 @@ UNSUPPORTED = {
         "accumulate_f64": DEPTHWISE_NO_F64,
         "invariant_sums_f64": DEPTHWISE_NO_F64,
     },
+    "cuda:fp32x3": ON_GPU | FP32X3_ALONE | FP32X3_FLOAT32,
     "check(cuda:direct)": ON_GPU,
     "cpu:onednn": {
         "backward_bias": NO_BIAS,

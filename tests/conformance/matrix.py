@@ -20,6 +20,7 @@ ENGINES = {
     "cpu:reference": "CPU, reference",
     "cuda:cudnn": "GPU, cuDNN",
     "cuda:depthwise": "GPU, depthwise",
+    "cuda:fp32x3": "GPU, fp32x3",
     "cuda:direct": "GPU, direct",
 }
 # What a reader asks, and the case that holds the answer.

@@ -206,9 +206,17 @@ def test_it_is_not_taken_unasked() -> None:
     one = case()
     with (
         oocdnn.Context(DEVICE, one.budget, engine="fp32x3") as ctx,
-        pytest.raises(oocdnn.Unsupported, match="ask for fp32x3"),
+        pytest.raises(oocdnn.Unsupported, match="ask for fp32x3 or fp32_fast"),
     ):
         call(ctx, one, make_inputs(one))
+
+
+def test_fp32_fast_admits_it() -> None:
+    one = case()
+    arrays = reals(one, positive=False)
+    with oocdnn.Context(DEVICE, one.budget, engine="fp32x3", math="fp32_fast") as ctx:
+        seen = call(ctx, one, arrays)
+    np.testing.assert_array_equal(seen.view(np.uint32), result(one, **arrays).view(np.uint32))
 
 
 def test_reproducible_results_are_the_direct_engine_s() -> None:

@@ -1,5 +1,6 @@
 // The fp32x3 engine: float32 on tensor cores in three products of TF32 each, for problems that ask
-// for it (Math::kFp32x3). See fp32x3.cuh for what is computed, and in which order.
+// for it (Math::kFp32x3) or admit it (Math::kFp32Fast). See fp32x3.cuh for what is computed, and in
+// which order.
 //
 // The error is that of float32 sums in blocks, or less: two TF32 numbers hold 23 of the 24 bits of
 // a factor, and products of small whole numbers are exact. Numbers below 2^-113 lose their last
@@ -231,10 +232,11 @@ class Fp32x3Filter final : public Fp32x3Executable {
 
 Status CheckOp(const TileOp& op) {
   if (!Serves(Fp32x3Info(), op.direction, op.dtype, op.math, op.shape)) {
-    return Error(Code::kUnsupported,
-                 "takes float32 problems that ask for fp32x3, sums of %lld terms and more, and "
-                 "gradients of inputs without strides",
-                 static_cast<long long>(kLeastSplitTerms));
+    return Error(
+        Code::kUnsupported,
+        "takes float32 problems that ask for fp32x3 or fp32_fast, sums of %lld terms and more, and "
+        "gradients of inputs without strides",
+        static_cast<long long>(kLeastSplitTerms));
   }
   if (op.reproducible && IsFilter(op)) {
     return Error(Code::kUnsupported, "adds a filter's gradient in another order for other tiles");
