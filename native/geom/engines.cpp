@@ -70,12 +70,12 @@ int64_t TermsOf(Direction direction, const ConvShape& shape) {
 }
 
 bool ServesSplit(Direction direction, DType dtype, Math math, const ConvShape& shape) {
+  if (math != Math::kFp32x3 && math != Math::kFp32Fast) return false;
+  if (dtype != DType::kFloat32 || direction == Direction::kBackwardBias) return false;
   const bool strided = std::any_of(shape.stride.begin(), shape.stride.end(),
                                    [](int64_t stride) { return stride != 1; });
-  const bool asked = math == Math::kFp32x3 || math == Math::kFp32Fast;
-  return asked && dtype == DType::kFloat32 && direction != Direction::kBackwardBias &&
-         !(strided && direction == Direction::kBackwardData) &&
-         TermsOf(direction, shape) >= kLeastSplitTerms;
+  if (strided && direction == Direction::kBackwardData) return false;
+  return TermsOf(direction, shape) >= kLeastSplitTerms;
 }
 
 }  // namespace
