@@ -37,7 +37,7 @@ BAD = [
     (change("dtype", 9), 2, ["element type 9", "bf16"]),
     (change("dtype", -1), 2, ["element type -1"]),
     (change("direction", 4), 1, ["direction is 4"]),
-    (change("math", 2), 1, ["math is 2"]),
+    (change("math", 4), 1, ["math is 4"]),
     (change("epilogue.activation", 8), 1, ["activation is 8"]),
     (change("rank", 0), 1, ["0 spatial axes"]),
     (change("rank", 4), 1, ["4 spatial axes", "1, 2 or 3"]),

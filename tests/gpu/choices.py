@@ -41,6 +41,10 @@ def cases() -> dict[str, Op]:
     tf32 = sized_op(FORWARD, 2, 4, 6, 5, 3)
     tf32.math = 1
     made["tf32"] = tf32
+    for direction in (FORWARD, BACKWARD_FILTER):
+        fast = sized_op(direction, 2, 4, 6, 5, 3)
+        fast.math = 3
+        made[f"fp32_fast {direction}"] = fast
     tight = sized_op(FORWARD, 2, 4, 6, 5, 3)
     tight.workspace_limit = 1 + 100
     made["tight"] = tight

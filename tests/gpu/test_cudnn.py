@@ -91,6 +91,13 @@ def test_tensor_cores_only_where_they_may_be(chosen: Any) -> None:
             assert taken in (f"{engine} e28 k2=7", f"{engine} e1 k2=7")
 
 
+def test_transforms_only_where_they_may_be(chosen: Any) -> None:
+    """An engine whose notes tell of one, and one without notes that is known to be one."""
+    for order in ("nhwc", "nchw"):
+        taken = [chosen[f"fp32_fast {d}", f"cudnn-{order}"]["taken"] for d in (0, 2)]
+        assert taken == [f"cudnn-{order} e3 k2=7", f"cudnn-{order} e17 k2=7"]
+
+
 def test_sums_of_half_types_come_out_in_float(chosen: Any) -> None:
     for order in ("nhwc", "nchw"):
         for dtype in ("f16", "bf16"):
@@ -346,6 +353,7 @@ def test_driver_and_libraries_are_told_by_version() -> None:
     assert re.fullmatch(r"(\d[\d.]+ )?for CUDA \d+\.\d", core["driver"])
     assert {engine["name"]: engine["library"] for engine in core["engines"]} == {
         "depthwise": "",
+        "fp32x3": "",
         "cudnn-nhwc": "cuDNN 9.19.0",
         "cudnn-nchw": "cuDNN 9.19.0",
         "direct": "",
@@ -354,7 +362,7 @@ def test_driver_and_libraries_are_told_by_version() -> None:
 
 def test_without_cudnn_our_own_engines_serve() -> None:
     seen = answers("cuda:0", folders=(DRIVER,))
-    assert {answer["engine"] for answer in seen} == {"depthwise", "direct"}
+    assert {answer["engine"] for answer in seen} == {"depthwise", "fp32x3", "direct"}
     assert "pip install nvidia-cudnn-cu13" in refusal("cuda:0:cudnn", folders=(DRIVER,))
 
 
