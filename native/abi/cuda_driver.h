@@ -57,6 +57,8 @@ typedef enum {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
 } CUdevice_attribute;
 
+typedef enum { CU_FUNC_ATTRIBUTE_PTX_VERSION = 5 } CUfunction_attribute;
+
 typedef enum {
   CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
   CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
@@ -137,6 +139,8 @@ typedef struct {
   F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                           \
   F(cuModuleGetFunction, "cuModuleGetFunction",                                                    \
     (CUfunction * function, CUmodule module, const char* name))                                    \
+  F(cuFuncGetAttribute, "cuFuncGetAttribute",                                                      \
+    (int* value, CUfunction_attribute attribute, CUfunction function))                             \
   F(cuLaunchKernel, "cuLaunchKernel",                                                              \
     (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,           \
      unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,  \

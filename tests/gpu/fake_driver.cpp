@@ -192,6 +192,12 @@ FAKE(cuModuleLoadData)(CUmodule* module, const void* image) {
   return image == nullptr ? 1 : 0;
 }
 FAKE(cuModuleUnload)(CUmodule) { return 0; }
+// For which architecture the kernels were compiled: OOC_FAKE_KERNELS, or 8.0.
+FAKE(cuFuncGetAttribute)(int* value, CUfunction_attribute, CUfunction) {
+  const char* const asked = std::getenv("OOC_FAKE_KERNELS");
+  *value = asked != nullptr ? std::atoi(asked) : 80;
+  return 0;
+}
 FAKE(cuModuleGetFunction)(CUfunction* function, CUmodule, const char* name) {
   for (const Entry& entry : kEntries) {
     if (std::strcmp(entry.name, name) != 0) continue;

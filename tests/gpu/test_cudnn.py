@@ -366,6 +366,12 @@ def test_without_cudnn_our_own_engines_serve() -> None:
     assert "pip install nvidia-cudnn-cu13" in refusal("cuda:0:cudnn", folders=(DRIVER,))
 
 
+def test_kernels_for_older_gpus_have_no_tf32() -> None:
+    """They run on newer ones too, and have no code for it."""
+    seen = answers("cuda:0", folders=(DRIVER,), OOC_FAKE_KERNELS="75")
+    assert {answer["engine"] for answer in seen} == {"depthwise", "direct"}
+
+
 def test_another_major_version_is_refused() -> None:
     for version in ("8902", "100100"):
         text = refusal("cuda:0:cudnn", OOC_FAKE_CUDNN_VERSION=version)

@@ -19,7 +19,7 @@ CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string*
   CudaEngines engines;
   const std::string& only = options.engine;
   engines.push_back(MakeDepthwiseEngine(gpu));
-  engines.push_back(MakeFp32x3Engine(gpu));
+  if (gpu.has_tf32()) engines.push_back(MakeFp32x3Engine(gpu));
   if (only.empty() || only.starts_with("cudnn")) {
     Result<CudaEngines> made = MakeCudnnEngines(gpu, options.cudnn_path);
     if (made.ok()) {

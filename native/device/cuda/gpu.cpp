@@ -98,6 +98,11 @@ Status Gpu::LoadKernels(const GpuOptions& options) {
   for (int i = 0; i < kKernels; ++i) {
     OOC_CUDA(driver(), cuModuleGetFunction, &function_[i], module_, kKernelNames[i]);
   }
+  constexpr int kLeastTf32 = 80;
+  int version = 0;
+  OOC_CUDA(driver(), cuFuncGetAttribute, &version, CU_FUNC_ATTRIBUTE_PTX_VERSION,
+           function_[static_cast<size_t>(Kernel::kFp32x3Gather)]);
+  has_tf32_ = version >= kLeastTf32;
   return {};
 }
 

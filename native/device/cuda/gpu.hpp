@@ -70,6 +70,9 @@ class Gpu {
   [[nodiscard]] int64_t max_pitch() const { return max_pitch_; }
   [[nodiscard]] int compute_major() const { return major_; }
   [[nodiscard]] int compute_minor() const { return minor_; }
+  // Whether the kernels were compiled for GPUs whose tensor cores take TF32, as those of older ones
+  // run on newer ones too.
+  [[nodiscard]] bool has_tf32() const { return has_tf32_; }
   // Copies get the higher priority, so that their kernels start beside a large one.
   [[nodiscard]] int least_priority() const { return least_priority_; }
   [[nodiscard]] int greatest_priority() const { return greatest_priority_; }
@@ -92,6 +95,7 @@ class Gpu {
   std::array<CUfunction, kKernels> function_{};
   std::string name_, kernels_;
   int64_t total_bytes_ = 0, max_pitch_ = 0;
+  bool has_tf32_ = false;
   int multiprocessors_ = 0, major_ = 0, minor_ = 0, least_priority_ = 0, greatest_priority_ = 0;
 };
 
