@@ -23,6 +23,15 @@ _FEW = 16  # channels
 _BROKEN = 5  # bytes that an element counts for inside the device where rows begin at any element
 
 
+def math_of(engine: str, math: str) -> str:
+    """The arithmetic that the engine computes in where a problem asks for `math`."""
+    if math not in ("fp32x3", "fp32_fast"):
+        return math
+    if engine == "fp32x3":
+        return engine
+    return math if math == "fp32_fast" and engine.startswith("cudnn") else "fp32"
+
+
 @dataclass(frozen=True)
 class Engine:
     """What computes the tiles. A channel axis that is cut is computed in whole blocks of
@@ -51,7 +60,8 @@ class Rates:
         last = _channels_last(problem)
         self.bounces = engine.channels_last != last and engine.bounce_bytes > 0
         wire = profile.wire(engine.name, last)
-        kind = problem.dtype + ("" if problem.math == "fp32" else f"/{problem.math}")
+        math = math_of(engine.name, problem.math)
+        kind = problem.dtype + ("" if math == "fp32" else f"/{math}")
         arithmetic, self._filter_arithmetic = (
             profile.arithmetic(
                 engine.name, kind, way, _sums(tiling, made), _has_few_inputs(problem)

@@ -222,10 +222,9 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
   constexpr struct {
     DType dtype;
     Math math;
-  } kTypes[] = {{DType::kFloat32, Math::kFp32},
-                {DType::kFloat32, Math::kTf32},
-                {DType::kBFloat16, Math::kFp32},
-                {DType::kFloat16, Math::kFp32},
+  } kTypes[] = {{DType::kFloat32, Math::kFp32},   {DType::kFloat32, Math::kTf32},
+                {DType::kFloat32, Math::kFp32x3}, {DType::kFloat32, Math::kFp32Fast},
+                {DType::kBFloat16, Math::kFp32},  {DType::kFloat16, Math::kFp32},
                 {DType::kFloat64, Math::kFp32}};
   const int64_t others = CountPeers(device_);
   const int64_t all = others + static_cast<int64_t>(std::size(kTypes)) * kDirections;

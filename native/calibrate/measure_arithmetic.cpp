@@ -160,7 +160,8 @@ class Tiles {
   }
 
   // Depthwise engines are timed with a larger filter, so that arithmetic takes longer than the
-  // memory traffic, which prices count by themselves.
+  // memory traffic, which prices count by themselves; and engines that take no short sums, so that
+  // those of few channels are long enough.
   [[nodiscard]] Problem SampleFor(int engine, const Channels& channels, int64_t rows) const {
     const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
     ConvShape shape;
@@ -168,7 +169,9 @@ class Tiles {
     shape.k = channels.k;
     shape.in = shape.out = {1, rows, kWidth};
     return SampleOf(ShapeFor(info, shape), asked_.dtype, asked_.math, asked_.direction,
-                    info.depthwise ? 7 : 3);
+                    info.depthwise ? 7
+                    : info.splits  ? 5
+                                   : 3);
   }
 
   // Nothing where the engine refuses or wants more than the limit, or where it fails.
@@ -269,6 +272,14 @@ bool HasRates(const Profile& profile, const std::string& key, const Problem& pro
   return known != profile.flops.end() && (!(lacks_wide || lacks_few) || known->second <= kFast);
 }
 
+// Whether the engine takes the samples of the problem's kind.
+bool ServesSamples(const EngineInfo& engine, const Problem& problem) {
+  ConvShape shape;
+  shape.c = shape.k = kUsual;
+  shape.in = shape.out = {1, kWidth, kWidth};
+  return engine.depthwise || Serves(engine, problem.direction, problem.dtype, problem.math, shape);
+}
+
 // Of every engine; `sums`: of tiles of the output in the accumulator's type.
 Status MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid grid, int64_t limit,
                    Stream stream, Profile* profile) {
@@ -276,9 +287,9 @@ Status MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid g
   Status failure;
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
-    // Of all kinds, those of samples are measured that no problem needs to be like.
-    const bool unlike = grid == TileGrid::kAll && info.depthwise;
-    if (IsLastResort(info) || (!unlike && !Serves(info, problem))) continue;
+    const bool serves =
+        grid == TileGrid::kAll ? ServesSamples(info, problem) : Serves(info, problem);
+    if (IsLastResort(info) || !serves) continue;
     const bool sizes = SizesMatter(device, info, problem);
     const bool all = grid == TileGrid::kAll && sizes;
     const std::string key = KeyOf(info, problem, sums);

@@ -60,15 +60,6 @@ EngineInfo Fp32x3() {
   return info;
 }
 
-int64_t TermsOf(Direction direction, const ConvShape& shape) {
-  const int64_t taps = shape.filter[0] * shape.filter[1] * shape.filter[2];
-  switch (direction) {
-    case Direction::kForward: return shape.c * taps;
-    case Direction::kBackwardData: return shape.k * taps;
-    default: return shape.n * shape.out[0] * shape.out[1] * shape.out[2];
-  }
-}
-
 bool ServesSplit(Direction direction, DType dtype, Math math, const ConvShape& shape) {
   if (math != Math::kFp32x3 && math != Math::kFp32Fast) return false;
   if (dtype != DType::kFloat32 || direction == Direction::kBackwardBias) return false;
@@ -93,6 +84,15 @@ const EngineInfo& EngineNamed(std::string_view name) {
                        [&](const EngineInfo& info) { return info.name == name; });
 }
 
+int64_t TermsOf(Direction direction, const ConvShape& shape) {
+  const int64_t taps = shape.filter[0] * shape.filter[1] * shape.filter[2];
+  switch (direction) {
+    case Direction::kForward: return shape.c * taps;
+    case Direction::kBackwardData: return shape.k * taps;
+    default: return shape.n * shape.out[0] * shape.out[1] * shape.out[2];
+  }
+}
+
 bool HasSingleInputs(const ConvShape& shape) {
   return shape.c == 1 && shape.k >= 1 && shape.k <= kMostMultiplier;
 }
@@ -105,6 +105,13 @@ bool Serves(const EngineInfo& engine, Direction direction, DType dtype, Math mat
 
 bool Serves(const EngineInfo& engine, const Problem& problem) {
   return Serves(engine, problem.direction, problem.dtype, problem.math, problem.shape);
+}
+
+Math MathOf(std::string_view engine, Math math) {
+  if (math != Math::kFp32x3 && math != Math::kFp32Fast) return math;
+  if (engine == "fp32x3") return Math::kFp32x3;
+  const bool transforms = math == Math::kFp32Fast && engine.starts_with("cudnn");
+  return transforms ? math : Math::kFp32;
 }
 
 bool Finishes(const EngineInfo& engine, const Problem& problem) {

@@ -18,7 +18,7 @@ from oocdnn.perfmodel.profile import Profile, parse
 RATES = ("fetch", "drain", "both")
 PROBLEM = "conv2d:fwd x4x16x40x40 w16x16x3x3 pad1 f32"
 WIRES = {f"beside/1/{rate}": value for rate, value in zip(RATES, (4e9, 4e9, 6e9), strict=True)}
-KINDS = 5 * 4  # types and directions of arithmetic
+KINDS = 7 * 4  # of arithmetic: types, and directions
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ from model.simulated import all_as_data, problem_of, simulated, taper_of
 
 from oocdnn.perfmodel.events import Crossing, Signal, Simulation
 from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS
-from oocdnn.perfmodel.rates import Engine
+from oocdnn.perfmodel.rates import Engine, math_of
 from oocdnn.perfmodel.tiling import Tiling
 
 thorough = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
@@ -170,7 +170,8 @@ def cases(draw) -> tuple:
     run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
     seen = problem_of(problem)
     sums = seen.element_bytes < seen.sum_bytes and draw(st.booleans())
-    mark = f"/{seen.math}" if seen.math != "fp32" else "+sums" if sums else ""
+    math = math_of(engine.name, seen.math)
+    mark = f"/{math}" if math != "fp32" else "+sums" if sums else ""
     kind = f"{seen.dtype}{mark}/{seen.direction}"
     return (*run, draw(profiles(engine.name, kind))), tiers, engine
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/numbers.hpp"
+#include "geom/engines.hpp"
 #include "model/profile/profile_rates.hpp"
 
 namespace oocdnn {
@@ -100,8 +101,8 @@ void Profile::SetOnce(const std::string& key, double rate, const Evidence& known
 std::string Profile::FlopsKey(const std::string& engine, DType dtype, Math math,
                               Direction direction, bool sums) {
   const bool sums_differ = AccumulatorOf(dtype) != dtype;
-  return engine + "/" + TypeName(dtype, math) + (sums && sums_differ ? kSumsWord : "") + "/" +
-         Name(direction);
+  return engine + "/" + TypeName(dtype, MathOf(engine, math)) +
+         (sums && sums_differ ? kSumsWord : "") + "/" + Name(direction);
 }
 
 double Profile::Flops(const std::string& engine, DType dtype, Math math, Direction direction,
