@@ -65,7 +65,7 @@ typedef enum oocdnn_mode {
 typedef enum oocdnn_math {
   OOCDNN_MATH_FP32 = 0,
   OOCDNN_MATH_TF32 = 1,     /* tensor cores for float32 where the device has them */
-  OOCDNN_MATH_FP32X3 = 2,   /* three products of TF32 for one of float32: no larger an error */
+  OOCDNN_MATH_FP32X3 = 2,   /* three products of TF32 for one of float32: about its error */
   OOCDNN_MATH_FP32_FAST = 3 /* Winograd's and Fourier's transforms, which round more often */
 } oocdnn_math;
 

@@ -397,7 +397,6 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   Problem& problem = call.problem;
   problem.direction = source.direction;
   problem.rank = convolution->rank;
-  problem.math = convolution->math != 0 ? static_cast<Math>(convolution->math) : default_math;
   problem.flip = convolution->mode == OOCDNN_CONVOLUTION;
   problem.alpha = convolution->alpha;
   problem.beta = convolution->beta;
@@ -425,6 +424,9 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   OOC_TRY(CheckTensors(source, problem));
   OOC_TRY(CheckSizesOfY(source, problem));
   problem.dtype = static_cast<DType>(LikeY(source, problem)->dtype);
+  if (problem.dtype == DType::kFloat32) {  // others have one arithmetic
+    problem.math = convolution->math != 0 ? static_cast<Math>(convolution->math) : default_math;
+  }
   OOC_TRY(CheckTypes(source, problem));
   OOC_TRY(SetSizes(source, &problem));
   SetPooledSizes(source, &problem);

@@ -12,6 +12,7 @@ std::string VariablesOf(const oocdnn_options& given) {
     Var var;
   } all[] = {{given.device != nullptr, Var::kDevice},
              {given.engine != nullptr, Var::kEngine},
+             {given.math != OOCDNN_MATH_FP32, Var::kMath},
              {given.budget != nullptr, Var::kBudget},
              {given.profile != nullptr, Var::kProfile},
              {given.workspace != nullptr, Var::kWorkspaceLimit},

@@ -89,7 +89,8 @@ FP32X3_FLOAT32 = dict.fromkeys(
     "it computes float32",
 )  # fmt: skip
 FP32X3_ALONE = dict.fromkeys(("backward_bias", "backward_bias_of_reals"), FP32X3_NO_BIAS) | {
-    "invariant_sums_f32": "it cuts a filter's gradient by the tile's pixels"
+    "invariant_f32": "it adds in another order where a tile cuts a sum",
+    "invariant_sums_f32": "it adds in another order where a tile cuts a sum",
 }
 ONEDNN_NAN = (
     "oneDNN leaves padding out that is equal at both ends, so a NaN of the filter misses the edges"

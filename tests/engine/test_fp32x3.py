@@ -159,7 +159,7 @@ def test_the_error_is_at_most_twice_that_of_float32(
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 def test_tiles_have_the_bits_of_the_whole(direction: str) -> None:
-    """Where sums are not cut."""
+    """Where tiles cut no sums."""
     one = case(direction, n=3, c=16, k=20, extent=(24, 40))
     arrays = reals(one, positive=False)
     whole, tiled = (result(one, budget, **arrays) for budget in (LARGE, 400_000))
@@ -200,6 +200,26 @@ def test_what_it_does_not_take_another_engine_does(one: Case) -> None:
         np.testing.assert_array_equal(call(ctx, one, make_inputs(one)), expected)
     with pytest.raises(oocdnn.Unsupported, match="sums of 32 terms"):
         result(one)
+
+
+def test_padding_beyond_32_bits_is_left_to_others() -> None:
+    far = 2**32
+    x, w = np.ones((1, 32, 1), np.float32), np.ones((1, 32, 1), np.float32)
+    with oocdnn.Context(DEVICE, "8MiB", math="fp32x3") as ctx:
+        out = ctx.conv1d(x, w, padding=far, stride=far)
+        np.testing.assert_array_equal(out, [[[0, 32, 0]]])
+    with (
+        oocdnn.Context(DEVICE, "8MiB", engine="fp32x3", math="fp32x3") as ctx,
+        pytest.raises(oocdnn.Unsupported, match="takes at most 1073741824 elements"),
+    ):
+        ctx.conv1d(x, w, padding=far, stride=far)
+
+
+def test_other_types_have_one_arithmetic() -> None:
+    x, w = np.ones((2, 16, 9, 9), np.float16), np.ones((4, 16, 3, 3), np.float16)
+    with oocdnn.Context(DEVICE, "8MiB", math="fp32x3") as ctx:
+        ctx.conv2d(x, w)
+        assert "/fp32x3" not in str(ctx.plan("conv2d:fwd x2x16x9x9 w4x16x3x3 f16"))
 
 
 def test_it_is_not_taken_unasked() -> None:

@@ -110,18 +110,7 @@ class DepthwiseFilterSums final : public DepthwiseExecutable {
 
 // Offsets in shared memory are counted from the beginning of the tensor, and are numbers of 32
 // bits.
-Status CheckExtents(const ConvShape& shape) {
-  for (int d = 0; d < 3; ++d) {
-    const int64_t most = d == 2 ? int64_t{1} << 30 : int64_t{1} << 16;
-    const int64_t padded = Add(shape.in[d], Add(shape.pad_before[d], shape.pad_after[d]));
-    const int64_t largest = std::max({padded, shape.out[d], shape.stride[d], shape.Reach(d)});
-    if (largest <= most) continue;
-    return Error(Code::kUnsupported,
-                 "takes at most %lld elements, padding and windows of %c, not %lld",
-                 static_cast<long long>(most), "DHW"[d], static_cast<long long>(largest));
-  }
-  return {};
-}
+constexpr Spatial kMostExtents{int64_t{1} << 16, int64_t{1} << 16, int64_t{1} << 30};
 
 Status CheckOp(const TileOp& op) {
   if (op.direction == Direction::kBackwardBias) {
@@ -138,7 +127,7 @@ Status CheckOp(const TileOp& op) {
     return Error(Code::kUnsupported, "adds to gradients of filters only");
   }
   if (!op.epilogue.empty()) return Error(Code::kUnsupported, "finishes no sums");
-  OOC_TRY(CheckExtents(op.shape));
+  OOC_TRY(CheckExtents(op.shape, kMostExtents));
   return CheckElements(op);
 }
 

@@ -99,4 +99,16 @@ Status CheckElements(const TileOp& op) {
   return {};
 }
 
+Status CheckExtents(const ConvShape& shape, const Spatial& most) {
+  for (int d = 0; d < 3; ++d) {
+    const int64_t padded = Add(shape.in[d], Add(shape.pad_before[d], shape.pad_after[d]));
+    const int64_t largest = std::max({padded, shape.out[d], shape.stride[d], shape.Reach(d)});
+    if (largest <= most[d]) continue;
+    return Error(Code::kUnsupported,
+                 "takes at most %lld elements, padding and windows of %c, not %lld",
+                 static_cast<long long>(most[d]), "DHW"[d], static_cast<long long>(largest));
+  }
+  return {};
+}
+
 }  // namespace oocdnn::cuda

@@ -25,4 +25,7 @@ void PlaceBlocks(const Spatial& origin, DirectArgs* args);
 // kUnsupported where a tile has 2^31 elements or more.
 Status CheckElements(const TileOp& op);
 
+// kUnsupported where padded extents, strides or windows on D, H and W pass `most`.
+Status CheckExtents(const ConvShape& shape, const Spatial& most);
+
 }  // namespace oocdnn::cuda

@@ -1,7 +1,7 @@
 // Convolutions of float32 on tensor cores, in three products of TF32 each. A factor is the sum of
-// two TF32 numbers, x = high + low, which leaves out at most the last two of its 24 bits:
+// two TF32 numbers, x = high + low, which leaves out at most the last of its 24 bits:
 //
-//   x * w = low * high + high * low + high * high     (low * low is below the rounding)
+//   x * w = low * high + high * low + high * high     (low * low is at most 2^-22 of it)
 //
 // Tensor cores truncate when they add, which is a bias that grows with the length of a sum. So they
 // add kFp32x3Block terms only; the sums of the blocks are added by the multiprocessor, which rounds

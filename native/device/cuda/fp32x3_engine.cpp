@@ -2,9 +2,10 @@
 // for it (Math::kFp32x3) or admit it (Math::kFp32Fast). See fp32x3.cuh for what is computed, and in
 // which order.
 //
-// The error is that of float32 sums in blocks, or less: two TF32 numbers hold 23 of the 24 bits of
-// a factor, and products of small whole numbers are exact. Numbers below 2^-113 lose their last
-// bits, since their low part is subnormal, and an infinity gives NaN where it is read.
+// The error is about that of float32: two TF32 numbers hold 23 of the 24 bits of a factor, a
+// product leaves out up to 2^-22 of itself, and sums are in blocks. Products of small whole numbers
+// are exact. Numbers below 2^-113 lose their last bits, since their low part is subnormal, and an
+// infinity, or what rounds to one in TF32 (from 3.402e38 on), gives NaN where it is read.
 //
 // Tiles have their channels side by side. Filter gradients are sums of parts of the pixels, which
 // the workspace holds and a second kernel adds up in float64.
@@ -22,8 +23,9 @@ namespace {
 // Pixels of a part: the sums of more are less exact, and those of fewer take more time to add up.
 constexpr int64_t kPartPixels = 4096;
 constexpr int64_t kMostSumsBytes = int64_t{64} << 20;  // of the parts that are under way
-constexpr int kLeastMajor = 8;                         // compute capability of GPUs with TF32
-constexpr int kVector = 4;                             // elements of one copy
+// So that places in a padded tensor are numbers of 32 bits.
+constexpr Spatial kMostExtents{int64_t{1} << 30, int64_t{1} << 30, int64_t{1} << 30};
+constexpr int kVector = 4;  // elements of one copy
 
 const EngineInfo& Fp32x3Info() { return EngineNamed("fp32x3"); }
 
@@ -184,13 +186,11 @@ class Fp32x3Executable : public CudaExecutable {
   const Direction direction_;
 };
 
-// Forward and backward data. A sum depends on the problem alone, wherever a tile is cut.
+// Forward and backward data. A sum depends on the problem alone, where its channels are not cut.
 class Fp32x3Gather final : public Fp32x3Executable {
  public:
   Fp32x3Gather(const Gpu& gpu, const TileOp& op, const Multiplication& multiplication)
-      : Fp32x3Executable(gpu, op, multiplication) {
-    properties_.invariant = true;
-  }
+      : Fp32x3Executable(gpu, op, multiplication) {}
 
   Status Run(CUstream stream, const RunArgs& run) override {
     return Placed(run).Launch(gpu_, stream, 1);
@@ -232,16 +232,17 @@ class Fp32x3Filter final : public Fp32x3Executable {
 
 Status CheckOp(const TileOp& op) {
   if (!Serves(Fp32x3Info(), op.direction, op.dtype, op.math, op.shape)) {
-    return Error(
-        Code::kUnsupported,
-        "takes float32 problems that ask for fp32x3 or fp32_fast, sums of %lld terms and more, and "
-        "gradients of inputs without strides",
-        static_cast<long long>(kLeastSplitTerms));
+    return Error(Code::kUnsupported,
+                 "takes float32 problems that ask for fp32x3 or fp32_fast, sums of %lld terms and "
+                 "more, not of %lld, and gradients of inputs without strides",
+                 static_cast<long long>(kLeastSplitTerms),
+                 static_cast<long long>(TermsOf(op.direction, op.shape)));
   }
-  if (op.reproducible && IsFilter(op)) {
-    return Error(Code::kUnsupported, "adds a filter's gradient in another order for other tiles");
+  if (op.reproducible) {
+    return Error(Code::kUnsupported, "adds in another order where a sum is cut");
   }
   if (!op.epilogue.empty()) return Error(Code::kUnsupported, "finishes no sums");
+  OOC_TRY(CheckExtents(op.shape, kMostExtents));
   return CheckElements(op);
 }
 
@@ -251,10 +252,6 @@ class Fp32x3Engine final : public CudaEngine {
   [[nodiscard]] const EngineInfo& info() const override { return info_; }
 
   Result<std::unique_ptr<CudaExecutable>> Prepare(const TileOp& op) override {
-    if (gpu_.compute_major() < kLeastMajor) {
-      return Error(Code::kUnsupported, "takes GPUs of compute capability %d.0 and more, not %d.%d",
-                   kLeastMajor, gpu_.compute_major(), gpu_.compute_minor());
-    }
     OOC_TRY(CheckOp(op));
     if (IsFilter(op)) return PrepareFilter(op);
     return std::unique_ptr<CudaExecutable>(
