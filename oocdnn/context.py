@@ -111,9 +111,10 @@ class Context:
     reproducible: use only engines whose bits do not depend on the budget.
     math: what float32 is computed in. "fp32": products and sums of float32 alone (OOCDNN_MATH);
         "tf32": tensor cores, which round factors to 11 bits; "fp32x3": tensor cores, three products
-        of TF32 for one of float32, with an error of at most twice float32's; "fp32_fast":
-        Winograd's and Fourier's transforms too, which round more often. Engines of a reproducible
-        context, and of a device without such engines, compute in fp32 all the same.
+        of TF32 for one of float32, with about float32's error; "fp32_fast": that, and Winograd's
+        and Fourier's transforms, which round more often. Engines of a reproducible context, and of
+        a device without such engines, compute in fp32 all the same. Where OOCDNN_MATH is set,
+        "fp32" is what it says.
     threads: of the CPU device, or of staging for a GPU; None or 0 for all cores of the process, of
         staging for at most 12 (OOCDNN_THREADS).
     trace: record a timeline, see `take_trace`.

@@ -8,9 +8,11 @@ positive numbers it is relative, and a bias shows there. The rate is that of the
 wherever the wires are; of the best call.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, cast, get_args
 
+import click
 import numpy as np
 import numpy.typing as npt
 
@@ -107,6 +109,8 @@ def left(run: Run, only: Sequence[str]) -> Iterator[Case]:
 def command(
     run: Run, device: str, budget: str, only: Sequence[str], maths: Sequence[str], repeats: int
 ) -> None:
+    if os.environ.get("OOCDNN_MATH"):
+        raise click.ClickException("OOCDNN_MATH is set, and fp32 would be what it says: unset it")
     with oocdnn.Context(device, budget) as context:
         for one, direction, sign in left(run, only):
             with run.reported(f"{one.name} {direction} {sign}"):
