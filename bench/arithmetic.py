@@ -1,8 +1,8 @@
 """Kinds of arithmetic by the names that benchmarks call them by."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-MathName = Literal["fp32", "tf32", "fp32x3", "fp32_fast"]
+from oocdnn._calls.operation import MathName
 
 
 class Arithmetic(NamedTuple):

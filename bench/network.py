@@ -25,8 +25,8 @@ import numpy.typing as npt
 import oocdnn
 from oocdnn import nn
 from oocdnn._arrays.mapped import Array
+from oocdnn._calls.operation import MathName
 from oocdnn._shown import bytes_text
-from oocdnn.bench.arithmetic import MathName
 from oocdnn.bench.task import alike, apart, placed, worst
 from oocdnn.bench.truth.passes import Pass
 from oocdnn.cli.common import free_host_bytes

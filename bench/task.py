@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 import oocdnn
 from oocdnn._arrays.mapped import Array
+from oocdnn._calls.operation import MathName
 from oocdnn._shown import bytes_text
 from oocdnn.bench.amounts import flops, groups_of, longest_sum, operand_bytes
-from oocdnn.bench.arithmetic import MathName
 from oocdnn.bench.truth import sampled
 from oocdnn.bench.truth.passes import Pass, is_pass, touching
 from oocdnn.cli.common import free_host_bytes

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import oocdnn
-from oocdnn.bench.arithmetic import MathName
+from oocdnn._calls.operation import MathName
 from oocdnn.bench.journal import Row
 from oocdnn.bench.layers import DIRECTIONS, ROLES, Direction, Layer, layer
 from oocdnn.bench.studies.study import Run, budget, contains, device, maths, only, study
