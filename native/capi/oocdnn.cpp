@@ -87,7 +87,7 @@ Status CheckNumbers(const oocdnn_options& given) {
   return NeedBytes(given.host_cap, "host_cap");
 }
 
-// Of calls that say fp32: what the variable says, where the options say fp32 too.
+// The arithmetic of calls that say fp32: the options' or, where they say fp32 too, the variable's.
 Result<Math> MathOf(const oocdnn_options& given) {
   const std::string name = Get(Var::kMath).value_or("fp32");
   if (given.math != OOCDNN_MATH_FP32) return static_cast<Math>(given.math);

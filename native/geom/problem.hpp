@@ -39,7 +39,7 @@ enum class Direction : int {
 };
 constexpr int kDirections = 4;
 
-// What float32 may be computed in. kFp32: products and sums of float32 alone; kTf32: factors may be
+// The arithmetic of float32. kFp32: products and sums of float32 alone; kTf32: factors may be
 // rounded to TF32; kFp32x3: products of float32 as three of TF32, with about as small an error;
 // kFp32Fast: that, and transforms (Winograd's, Fourier's), which round more often.
 enum class Math : int { kFp32 = 0, kTf32 = 1, kFp32x3 = 2, kFp32Fast = 3 };

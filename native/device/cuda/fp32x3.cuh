@@ -12,8 +12,8 @@
 //
 // A convolution is a product of matrices that are never formed: rows are pixels (filter gradients:
 // output channels), columns are channels (filter gradients: taps and input channels). A block of
-// threads computes kRows x kColumns of the result, a warp a quarter of that, in steps of kTerms
-// terms, while the factors of the next step are copied to shared memory.
+// threads computes kFp32x3Rows x kColumns of the result, a warp a quarter of that, in steps of
+// kFp32x3Terms terms, while the factors of the next step are copied to shared memory.
 #pragma once
 
 #include "device/cuda/direct.cuh"
@@ -40,7 +40,7 @@ OOC_HOST_DEVICE Fp32x3Tile TileOf(const Fp32x3Args& args, unsigned number, int c
   return tile;
 }
 
-// Where a pixel reads with its first tap: the image's first place, and the coordinates.
+// The place that the first tap of a pixel reads: the first place of the image, and coordinates.
 struct alignas(16) Fp32x3Pixel {
   int image, at[3];
 };
@@ -56,7 +56,7 @@ OOC_HOST_DEVICE Fp32x3Pixel PixelOf(const Fp32x3Args& args, unsigned number, uns
   return pixel;
 }
 
-// What a term (filter gradients: a column) adds to that: the steps of its tap, and its channel.
+// The tap of a term (filter gradients: of a column): distance to the first tap, and channel.
 struct Fp32x3Tap {
   int at[3], channel;
   bool there;
@@ -123,8 +123,8 @@ OOC_HOST_DEVICE void MultiplyAdd(float (&sum)[4], const unsigned (&a)[4], const 
 
 constexpr int kFp32x3RowParts = 4;  // blocks of 16 rows of a warp
 
-// The share of a warp in a tile: kRows / 2 x kColumns / 2 sums, of which each thread has four of
-// each 16 x 8.
+// The share of a warp in a tile: kFp32x3Rows / 2 x kColumns / 2 sums. Each thread has four of each
+// 16 x 8 of them.
 template <int kColumns>
 struct Fp32x3Share {
   static constexpr int kParts = kColumns / 16;  // blocks of 8 columns
@@ -152,7 +152,7 @@ struct Fp32x3Share {
   }
 
   // Adds a block of terms. Element (i, t) of the factors of the rows lies at
-  // rows[i * row_step + t * term_step]; of those of the columns likewise.
+  // rows[i * kRowStep + t * kRowTerm]; of those of the columns likewise.
   template <int kRowStep, int kColumnStep, int kRowTerm, int kColumnTerm>
   OOC_MEMBER void AddBlock(const float* rows, const float* columns) {
     constexpr int kSteps = kFp32x3Block / 8;  // that tensor cores take
@@ -395,7 +395,7 @@ OOC_HOST_DEVICE void FilterTile(const Fp32x3Args& args, const Grid& grid) {
   Multiply<kColumns, FilterFactors>(args, grid);
 }
 
-#else  // these have no TF32, and the host does not launch it there
+#else  // these have no TF32, and the host has no engine with it there (Gpu::has_tf32)
 
 template <int kColumns>
 OOC_HOST_DEVICE void GatherTile(const Fp32x3Args&, const Grid&) {}

@@ -70,8 +70,8 @@ class Gpu {
   [[nodiscard]] int64_t max_pitch() const { return max_pitch_; }
   [[nodiscard]] int compute_major() const { return major_; }
   [[nodiscard]] int compute_minor() const { return minor_; }
-  // Whether the kernels were compiled for GPUs whose tensor cores take TF32, as those of older ones
-  // run on newer ones too.
+  // True if the kernels were compiled for GPUs whose tensor cores take TF32. Kernels for older GPUs
+  // run on newer ones, too.
   [[nodiscard]] bool has_tf32() const { return has_tf32_; }
   // Copies get the higher priority, so that their kernels start beside a large one.
   [[nodiscard]] int least_priority() const { return least_priority_; }
