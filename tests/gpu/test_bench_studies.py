@@ -65,11 +65,13 @@ def run(monkeypatch, tmp_path):
 
 @inside
 def test_floor(run, monkeypatch):
-    monkeypatch.setattr("oocdnn.bench.studies.floor.GPU_LAYERS", LAYERS)
+    from oocdnn.bench.studies import floor
+
+    monkeypatch.setattr(floor, "GPU_LAYERS", LAYERS)
     found = run("floor", "--budget", "1MiB", "--only", "fwd", "--only", "bwd_filter")
     assert (found["gpu"], found["versions"]["torch"]) == ("the host", torch.__version__)
     rows = found["lists"]["rows"]
-    assert len(rows) == len(LAYERS) * 2 * 3
+    assert len(rows) == len(LAYERS) * 2 * len(floor.KINDS)
     for row in rows:
         assert row["wrong"] == 0
         assert len(row["seconds"]) >= 1

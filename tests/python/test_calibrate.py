@@ -16,7 +16,7 @@ import oocdnn
 from oocdnn.cli import main
 from oocdnn.perfmodel.profile import UNMEASURED, parse
 
-KINDS = 5 * 4  # types and directions
+KINDS = 7 * 4  # types with their arithmetics, and directions
 KINDS_OF_DIRECT = ("f32", "f16", "bf16", "f64"), ("fwd", "bwd_data", "bwd_filter", "bwd_bias")
 KINDS_OF_ONEDNN = ("f32",), ("fwd", "bwd_data", "bwd_filter")  # the others where it has the means
 
