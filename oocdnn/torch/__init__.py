@@ -9,6 +9,7 @@
 - Conv1d, ..., ConvTranspose3d: those of torch.nn.
 - take, give_back: has the convolutions of a model computed here, and by torch again.
 - memory_limit, or within: trains within so many device bytes, with the bits of plain PyTorch.
+- spatial (a module of its own): tensors that are split along an axis over several GPUs.
 - empty, host_pool: tensors in host memory that a GPU reaches at the speed of the wire.
 
 A call uses the innermost `with oocdnn.Context(...)` of its thread, as everywhere in oocdnn.

@@ -1,0 +1,366 @@
+"""Convolutions and transposed convolutions of split tensors.
+
+Each process computes its own rows of the output. Forward collects the rows of the input that they
+read from the neighbours. Backward collects rows of the output's gradient instead, once for both
+gradients: those of the own rows of the input are then whole, and those of the filter are sums over
+the own rows of the input, which are added up over the processes. So each row of an output and of an
+input's gradient is computed as without a split, and backward needs no rows of neighbours' inputs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from oocdnn.torch.spatial.edges import Edges, edges_of
+from oocdnn.torch.spatial.exchange import (
+    NO_ROWS,
+    Wanted,
+    collect_rows,
+    once_differentiable,
+    replicated,
+    start_rows,
+    zeros,
+)
+from oocdnn.torch.spatial.layout import Layout, Rows
+from oocdnn.torch.spatial.tensor import SpatialTensor, implements_each, local, wrap
+from oocdnn.torch.spatial.windows import Spread, SpreadInputs, Window
+
+# From that size of each process's rows on, the launches for the ends take less than a copy of all.
+LEAST_BYTES = 1 << 27
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The arguments of a convolution for each spatial axis; `at` is the axis of the split."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    groups: int
+    at: int
+
+    def run(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool,
+        padding: int = 0, output_padding: int = 0,
+    ) -> Tensor:  # fmt: skip
+        """The convolution of some rows with these paddings along the axis of the split."""
+        return torch.ops.aten.convolution(
+            x, weight, bias, self.stride, self._with(self.padding, padding), self.dilation,
+            transposed, self._with(self.output_padding, output_padding), self.groups,
+        )  # fmt: skip
+
+    def run_backward(
+        self, dy: Tensor, x: Tensor, weight: Tensor, transposed: bool, padding: int,
+        needs: Sequence[bool],
+    ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+        """The gradients of the input and of the filter."""
+        found = torch.ops.aten.convolution_backward(
+            dy, x, weight, None, self.stride, self._with(self.padding, padding), self.dilation,
+            transposed, self._with(self.output_padding, 0), self.groups, [*needs, False],
+        )  # fmt: skip
+        return found[0], found[1]
+
+    def _with(self, values: Sequence[int], own: int) -> list[int]:
+        return [own if axis == self.at else value for axis, value in enumerate(values)]
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The rows that each process needs, and what this one cuts from and adds to their result."""
+
+    wanted: Wanted
+    padding: int = 0
+    output_padding: int = 0
+
+
+def _by_windows(window: Window, outputs: Layout) -> Needed:
+    """The input rows that the own output rows read."""
+    return Needed(
+        tuple((window.inputs(rows),) if rows[0] < rows[1] else NO_ROWS for rows in outputs.owned)
+    )
+
+
+def _by_spread(window: Window, outputs: Layout, inputs: int) -> Needed:
+    """The input rows that add to the own output rows; `inputs` are all of them."""
+    spread = Spread(window)
+    parts = [
+        spread.inputs(rows, inputs) if rows[0] < rows[1] else SpreadInputs(NO_ROWS, 0, 0)
+        for rows in outputs.owned
+    ]
+    own = parts[outputs.process]
+    return Needed(tuple(part.rows for part in parts), own.padding, own.output_padding)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One convolution of a split tensor."""
+
+    inputs: Layout
+    outputs: Layout
+    window: Window
+    moves: Moves
+    transposed: bool
+    shape: tuple[int, ...]  # of the own rows of the output
+    bytes_each: int  # of the input's rows, in the mean of all processes
+
+    @cached_property
+    def edges(self) -> tuple[Edges, ...] | None:
+        """Of all processes, where only the ends of their rows are computed with others' rows."""
+        if self.transposed or self.bytes_each < LEAST_BYTES:
+            return None
+        return edges_of(self.window, self.inputs, self.outputs)
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        edges = self.edges
+        if edges is not None:
+            return self._forward_with_edges(edges, x, weight, bias)
+        need = self._forward_rows
+        rows = collect_rows(x, self.inputs, need.wanted)
+        if not torch.Size(self.shape).numel():
+            return x.new_empty(self.shape)
+        cut = need.padding, need.output_padding
+        return self.moves.run(rows, weight, bias, self.transposed, *cut)
+
+    @cached_property
+    def _forward_rows(self) -> Needed:
+        if self.transposed:
+            return _by_spread(self.window, self.outputs, self.inputs.total)
+        return _by_windows(self.window, self.outputs)
+
+    @cached_property
+    def _backward_rows(self) -> Needed:
+        if self.transposed:
+            return _by_windows(self.window, self.inputs)
+        return _by_spread(self.window, self.inputs, self.outputs.total)
+
+    def _forward_with_edges(
+        self, edges: tuple[Edges, ...], x: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        axis = self.inputs.axis
+        own, outputs = self.inputs.own, self.outputs.own
+        wanted = tuple(
+            ((e.first.inputs[0], rows[0]), (rows[1], e.last.inputs[1]))
+            for e, rows in zip(edges, self.inputs.owned, strict=True)
+        )
+        arriving = start_rows(x, self.inputs, wanted)
+        mine = edges[self.inputs.process]
+        y = self.moves.run(x, weight, bias, False, mine.padding)
+        others = arriving()
+        before = own[0] - mine.first.inputs[0]
+        above, below = others.split([before, others.shape[axis] - before], axis)
+        for edge, parts in (
+            (mine.first, (above, _rows(x, axis, own, (own[0], mine.first.inputs[1])))),
+            (mine.last, (_rows(x, axis, own, (mine.last.inputs[0], own[1])), below)),
+        ):
+            if edge.outputs[0] < edge.outputs[1]:
+                found = self.moves.run(torch.cat(parts, axis), weight, bias, False)
+                _rows(y, axis, outputs, edge.outputs).copy_(found)
+        return y
+
+    def backward(
+        self, dy: Tensor, x: Tensor, weight: Tensor, needs: Sequence[bool]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients of the own rows of x, and this process's part of the filter's."""
+        edges = self.edges
+        if edges is not None:
+            return self._backward_with_edges(edges, dy, x, weight, needs)
+        need = self._backward_rows
+        rows = collect_rows(dy, self.outputs, need.wanted)
+        if not x.numel() or not rows.numel():
+            return torch.zeros_like(x), torch.zeros_like(weight)
+        return self.moves.run_backward(rows, x, weight, self.transposed, need.padding, needs)
+
+    def _backward_with_edges(
+        self, edges: tuple[Edges, ...], dy: Tensor, x: Tensor, weight: Tensor,
+        needs: Sequence[bool],
+    ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+        axis = self.inputs.axis
+        own, outputs = self.inputs.own, self.outputs.own
+        wanted = tuple((e.first.others, e.last.others) for e in edges)
+        arriving = start_rows(dy, self.outputs, wanted)
+        mine = edges[self.inputs.process]
+        dx, dw = self.moves.run_backward(dy, x, weight, False, mine.padding, needs)
+        others = arriving()
+        before = mine.first.others[1] - mine.first.others[0]
+        parts = others.split([before, others.shape[axis] - before], axis)
+        for edge, rows, first in zip((mine.first, mine.last), parts, (True, False), strict=True):
+            if edge.spread is None:
+                continue
+            if dx is not None:
+                front, (low, high), behind = edge.spread.rows
+                near = (outputs[0], high) if first else (low, outputs[1])
+                inner = _rows(dy, axis, outputs, near)
+                padded = _between(front, [rows, inner] if first else [inner, rows], behind, axis)
+                part = _rows(x, axis, own, edge.gradients)
+                found, _ = self.moves.run_backward(
+                    padded, part, weight, False, edge.spread.padding, (True, False)
+                )
+                _rows(dx, axis, own, edge.gradients).copy_(found)
+            if dw is not None:
+                low, high = self.window.inputs(edge.others)
+                known = max(low, own[0]), min(high, own[1])
+                part = _rows(x, axis, own, known)
+                padded = _between((low, known[0]), [part], (known[1], high), axis)
+                _, more = self.moves.run_backward(rows, padded, weight, False, 0, (False, True))
+                dw += more
+        return dx, dw
+
+
+def _rows(x: Tensor, axis: int, own: Rows, rows: Rows) -> Tensor:
+    """A range of the own rows."""
+    return x.narrow(axis, rows[0] - own[0], rows[1] - rows[0])
+
+
+def _between(front: Rows, parts: Sequence[Tensor], behind: Rows, axis: int) -> Tensor:
+    """Parts one after the other, between rows of zeros."""
+    before, after = (zeros(parts[0], axis, end - begin) for begin, end in (front, behind))
+    return torch.cat([before, *parts, after], axis)
+
+
+class _Convolution(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, problem: Problem
+    ) -> Tensor:
+        ctx.problem = problem
+        ctx.save_for_backward(x, weight)
+        return problem.forward(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        problem, needs = ctx.problem, ctx.needs_input_grad
+        dx = dw = None
+        if needs[0] or needs[1]:
+            dx, dw = problem.backward(dy, x, weight, needs[:2])
+        db = dy.sum([dim for dim in range(dy.ndim) if dim != 1]) if needs[2] else None
+        return dx, dw, db, None
+
+
+def _numbers(value: Any, rank: int) -> tuple[int, ...]:
+    found = (value,) if isinstance(value, int) else tuple(value)
+    return found * rank if len(found) == 1 else found
+
+
+def _same(taps: int, dilation: int) -> tuple[int, int]:
+    """The padding "same": an odd row goes behind."""
+    total = dilation * (taps - 1)
+    return total // 2, total - total // 2
+
+
+def _paddings(
+    padding: Any, taps: Sequence[int], dilation: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
+        return tuple(_same(t, d) for t, d in zip(taps, dilation, strict=True))
+    return tuple((number, number) for number in _numbers(padding, len(taps)))
+
+
+def _cast(*values: Tensor | None) -> list[Tensor | None]:
+    """As autocast would, which does not reach into functions of autograd."""
+    kind = next(value.device.type for value in values if value is not None)
+    if not torch.is_autocast_enabled(kind):
+        return list(values)
+    dtype = torch.get_autocast_dtype(kind)
+    return [
+        value.to(dtype) if value is not None and value.dtype != torch.float64 else value
+        for value in values
+    ]
+
+
+def convolve(
+    function: str, transposed: bool, x: SpatialTensor, weight: Tensor, bias: Tensor | None,
+    stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int,
+) -> SpatialTensor:  # fmt: skip
+    """conv1d to conv_transpose3d; `function` is the name that errors have."""
+    if not isinstance(x, SpatialTensor):
+        raise TypeError(f"{function} of a split filter or bias: only its input can be split")
+    layout, rank = x.spatial_layout, weight.ndim - 2
+    at = rank + layout.axis
+    if at < 0:
+        raise ValueError(
+            f"{function} has {rank} spatial axes, but its input is split along axis "
+            f"{layout.axis}; split one of its last {rank}"
+        )
+    rows, weight, bias = _cast(local(x), *replicated(layout.group, weight, bias))
+    assert rows is not None
+    assert weight is not None
+    batched = rows.ndim == rank + 2
+    rows = rows if batched else rows.unsqueeze(0)
+    taps, dilation = tuple(weight.shape[2:]), _numbers(dilation, rank)
+    paddings = _paddings(padding, taps, dilation)
+    if any(first != last for axis, (first, last) in enumerate(paddings) if axis != at):
+        # "same" with an even window: rows of zeros behind, as torch has it.
+        rims = [
+            (0, 0 if axis == at else last - first) for axis, (first, last) in enumerate(paddings)
+        ]
+        rows = torch.nn.functional.pad(rows, [number for rim in reversed(rims) for number in rim])
+    moves = Moves(
+        _numbers(stride, rank), tuple(p for p, _ in paddings), dilation,
+        _numbers(output_padding, rank), groups, at,
+    )  # fmt: skip
+    problem = _problem(
+        function, layout, moves, paddings[at][1], transposed, rows.shape, tuple(weight.shape),
+        rows.element_size(),
+    )  # fmt: skip
+    y = _Convolution.apply(rows, weight, bias, problem)
+    return wrap(y if batched else y.squeeze(0), problem.outputs)
+
+
+@lru_cache(maxsize=1024)
+def _problem(
+    function: str, layout: Layout, moves: Moves, after: int, transposed: bool,
+    shape: Sequence[int], filters: Sequence[int], element_bytes: int,
+) -> Problem:  # fmt: skip
+    """`shape`: of the own rows. `after`: the padding behind along the split axis; the others have
+    as much at both ends."""
+    whole, at = layout.whole(shape), moves.at
+    out = [shape[0], filters[1] * moves.groups if transposed else filters[0]]
+    windows = []
+    for axis, (size, taps) in enumerate(zip(whole[2:], filters[2:], strict=True)):
+        before = moves.padding[axis]
+        behind = after if axis == at else before
+        window = Window(taps, moves.stride[axis], moves.dilation[axis], before, behind)
+        spread = (size - 1) * window.stride - before - behind + window.reach
+        out.append(spread + moves.output_padding[axis] if transposed else window.outputs(size))
+        windows.append(window)
+    if min(out[2:]) <= 0:
+        raise ValueError(
+            f"the output of {function} would have the shape {tuple(out)}: its windows of "
+            f"{tuple(filters[2:])} are larger than the input of {tuple(whole)} with padding"
+        )
+    window, total = windows[at], out[2 + at]
+    shares = Spread(window) if transposed else window
+    outputs = layout.with_lengths(shares.lengths(layout.lengths, total))
+    out[2 + at] = outputs.lengths[outputs.process]
+    bytes_each = whole.numel() * element_bytes // len(layout.lengths)
+    return Problem(layout, outputs, window, moves, transposed, tuple(out), bytes_each)
+
+
+@implements_each(torch.conv1d, torch.conv2d, torch.conv3d)
+def _conv(
+    function: Any, input: Any, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> SpatialTensor:  # fmt: skip
+    name = function.__name__
+    return convolve(name, False, input, weight, bias, stride, padding, 0, dilation, groups)
+
+
+@implements_each(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+def _conv_transpose(
+    function: Any, input: Any, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> SpatialTensor:  # fmt: skip
+    return convolve(
+        function.__name__, True, input, weight, bias, stride, padding, output_padding, dilation,
+        groups,
+    )  # fmt: skip

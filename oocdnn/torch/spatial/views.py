@@ -1,0 +1,173 @@
+"""Attributes of split tensors, and views of them that keep the rows of the split axis."""
+
+from typing import Any
+
+import torch
+
+from oocdnn.torch.spatial.elementwise import aligned
+from oocdnn.torch.spatial.layout import Layout
+from oocdnn.torch.spatial.tensor import (
+    SpatialTensor,
+    implements,
+    implements_each,
+    local,
+    named,
+    plainly,
+    share,
+    wrap,
+)
+
+
+@implements(torch.Tensor.shape.__get__, torch.Tensor.size)
+def _size(x: Any, dim: int | None = None) -> Any:
+    with plainly():
+        shape = torch.Tensor.size(x)
+    whole = x.spatial_layout.whole(shape)
+    return whole if dim is None else whole[dim]
+
+
+@implements(torch.numel, torch.Tensor.numel, torch.Tensor.nelement)
+def _numel(x: Any) -> int:
+    return int(_size(x).numel())
+
+
+@implements(torch.Tensor.__len__)
+def _len(x: Any) -> int:
+    return int(_size(x, 0))
+
+
+_ATTRIBUTES = """
+device dtype requires_grad is_leaf grad_fn is_cuda ndim layout is_meta is_sparse is_quantized is_cpu
+is_nested output_nr _version names retains_grad is_mps is_xla is_xpu
+"""
+
+
+@implements_each(
+    *(attribute.__get__ for attribute in named(_ATTRIBUTES, torch.Tensor)),
+    torch.Tensor.requires_grad.__set__,
+    *named(
+        "dim ndimension element_size is_floating_point is_complex is_signed get_device is_pinned "
+        "is_inference new_zeros new_ones new_empty new_full new_tensor __hash__ retain_grad "
+        "register_hook register_post_accumulate_grad_hook",
+        torch.Tensor,
+    ),
+    *named("is_floating_point is_complex is_tensor is_inference", torch),
+)
+def _attribute(function: Any, *args: Any, **kwargs: Any) -> Any:
+    with plainly():
+        return function(*args, **kwargs)
+
+
+@implements(torch.Tensor.grad.__get__)
+def _grad(x: Any) -> Any:
+    with plainly():
+        grad = x.grad
+    return None if grad is None else share(grad, x.spatial_layout)
+
+
+@implements(torch.Tensor.grad.__set__)
+def _set_grad(x: Any, value: Any) -> None:
+    with plainly():
+        x.grad = None if value is None else aligned(value, x.spatial_layout)
+
+
+@implements(torch.Tensor.backward)
+def _backward(x: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+    with plainly():
+        torch.Tensor.backward(x, _gradient_of(x, gradient), *args, **kwargs)
+
+
+def _gradient_of(output: Any, gradient: Any) -> Any:
+    """The own rows of a gradient of `output`."""
+    if not isinstance(output, SpatialTensor):
+        return gradient
+    if gradient is None:
+        raise ValueError(
+            "a split tensor has many elements: backward needs a gradient that is split alike"
+        )
+    if not isinstance(gradient, SpatialTensor) and gradient.shape == local(output).shape:
+        return gradient  # what autograd itself hands over, as to a reentrant checkpoint
+    return aligned(gradient, output.spatial_layout)
+
+
+@implements_each(torch.autograd.grad, torch.autograd.backward)
+def _autograd(function: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """`inputs` and `grad_outputs`, or `grad_tensors` and so on, as torch.autograd has them."""
+    alone = isinstance(outputs, torch.Tensor)
+    found = [outputs] if alone else list(outputs)
+    names = ("inputs", "grad_outputs") if function is torch.autograd.grad else ("grad_tensors",)
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if len(args) > len(names):
+        raise TypeError(
+            f"{function.__name__} of split tensors takes {len(names)} arguments by place"
+        )
+    grads = given.get(names[-1])
+    grads = [grads] if grads is None or isinstance(grads, torch.Tensor) else list(grads)
+    grads = grads * len(found) if len(grads) == 1 else grads
+    given[names[-1]] = [_gradient_of(*pair) for pair in zip(found, grads, strict=True)]
+    with plainly():
+        results = function(found, **given)
+    if results is None:
+        return None
+    inputs = given["inputs"]
+    inputs = [inputs] if isinstance(inputs, torch.Tensor) else inputs
+    return tuple(
+        wrap(grad, one.spatial_layout)
+        if isinstance(one, SpatialTensor) and grad is not None
+        else grad
+        for one, grad in zip(inputs, results, strict=True)
+    )
+
+
+@implements(torch.Tensor.__repr__, torch.Tensor.__format__)
+def _repr(x: Any, *_: Any, **__: Any) -> str:
+    layout: Layout = x.spatial_layout
+    return (
+        f"SpatialTensor(shape={tuple(_size(x))}, axis={layout.dim(len(_size(x)))}, "
+        f"lengths={layout.lengths}, process={layout.process}, to_local()={local(x)!r})"
+    )
+
+
+_VIEWS = """
+permute transpose swapaxes swapdims movedim moveaxis unsqueeze squeeze narrow select chunk split
+unbind unflatten flatten expand __getitem__ tensor_split
+"""
+
+
+@implements_each(*named(_VIEWS, torch, torch.Tensor))
+def _view(function: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Applies the function to two empty tensors that differ in the number of rows, which shows
+    where the split axis is in each result."""
+    layout: Layout = x.spatial_layout
+    shape = list(_size(x))
+    probes = []
+    for more in (0, 1):
+        shape[layout.axis] = layout.total + more
+        with plainly():
+            probes.append(function(torch.empty(shape, device="meta"), *args, **kwargs))
+    alone = isinstance(probes[0], torch.Tensor)
+    first, second = ([one] if alone else list(one) for one in probes)
+    axes = [_axis_between(*pair, layout.total) for pair in zip(first, second, strict=False)]
+    if len(first) != len(second) or None in axes:
+        raise NotImplementedError(
+            f"{function.__name__} of a split tensor that changes its split axis "
+            f"{layout.dim(len(shape))}; call it on full_tensor()"
+        )
+    with plainly():
+        found = function(local(x), *args, **kwargs)
+    wrapped = [
+        wrap(one, Layout(layout.group, axis, layout.lengths))
+        for one, axis in zip([found] if alone else found, axes, strict=True)
+        if axis is not None
+    ]
+    return wrapped[0] if alone else type(found)(wrapped)
+
+
+def _axis_between(first: Any, second: Any, total: int) -> int | None:
+    """The axis, from the end, with `total` elements in the first and one more in the second tensor,
+    if they differ in that alone."""
+    pairs = list(zip(first.shape, second.shape, strict=True))
+    differing = [dim for dim, (a, b) in enumerate(pairs) if a != b]
+    if [pairs[dim] for dim in differing] != [(total, total + 1)]:
+        return None
+    return differing[0] - len(pairs)
