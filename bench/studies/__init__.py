@@ -7,6 +7,7 @@ STUDIES = {
     "cpu": "what a budget costs on the CPU device, beside plain oneDNN",
     "planning": "how long plans take to find, and to find again",
     "call-cost": "what Python does around a call of the core, hot and with cold caches",
+    "spatial": "layers and training steps split over GPUs, beside one GPU",
     "devices": "one call on several devices, beside each alone and a context on each by hand",
     "arithmetic": "the error and the speed of each arithmetic of float32",
     "wires": "calls with operands in pinned and in pageable memory, beside the wires of a GPU",
