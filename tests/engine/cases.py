@@ -141,6 +141,18 @@ class Outcome:
         return int(same.size - np.count_nonzero(same))
 
 
+def sized_case(direction: str, **values: Any) -> Case:
+    """A case whose filters keep the size, unless `padding` says otherwise. Numbers are of all
+    axes."""
+    rank = len(values["extent"])
+    for name in ("taps", "stride", "dilation"):
+        if isinstance(values[name], int):
+            values[name] = (values[name],) * rank
+    reach = [(t - 1) * d for t, d in zip(values["taps"], values["dilation"], strict=True)]
+    values.setdefault("padding", tuple((r // 2, r // 2) for r in reach))
+    return Case(direction, **values)
+
+
 def random_case(draw: Draw, *, rank: int | None = None, small: bool = True) -> Case:
     """Any convolution the library claims: all directions, types, layouts, strides and paddings."""
     rank = rank or draw.choice((1, 2, 2, 3))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from engine.cases import DEVICE, Case, HypothesisDraw, call, make_inputs, reference
+from engine.cases import DEVICE, Case, HypothesisDraw, call, make_inputs, reference, sized_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,20 +17,13 @@ DIRECTIONS = ("forward", "backward_data", "backward_filter")
 LARGE = 256 << 20
 
 
-def case(direction: str = "forward", **changes: object) -> Case:
-    """A case of 3x3 filters that keep the size, but for the changes. Numbers are of all axes."""
-    values: dict[str, object] = {
-        "direction": direction, "n": 2, "groups": 1, "k": 8, "c": 12, "extent": (9, 11),
+def case(direction: str = "forward", **changes: Any) -> Case:
+    """A case of 3x3 filters that keep the size, but for the changes."""
+    values = {
+        "n": 2, "groups": 1, "k": 8, "c": 12, "extent": (9, 11),
         "taps": 3, "stride": 1, "dilation": 1, "budget": 64 << 20,
-    } | changes  # fmt: skip
-    rank = len(values["extent"])  # type: ignore[arg-type]
-    for name in ("taps", "stride", "dilation"):
-        if isinstance(values[name], int):
-            values[name] = (values[name],) * rank
-    taps, dilation = values["taps"], values["dilation"]
-    reach = [(t - 1) * d for t, d in zip(taps, dilation, strict=True)]  # type: ignore[call-overload]
-    values.setdefault("padding", tuple((r // 2, r // 2) for r in reach))
-    return Case(**values)  # type: ignore[arg-type]
+    }  # fmt: skip
+    return sized_case(direction, **(values | changes))
 
 
 def result(case: Case, budget: int | None = None, **arrays: np.ndarray) -> np.ndarray:
