@@ -85,10 +85,9 @@ const EngineInfo& EngineNamed(std::string_view name) {
 }
 
 int64_t TermsOf(Direction direction, const ConvShape& shape) {
-  const int64_t taps = shape.filter[0] * shape.filter[1] * shape.filter[2];
   switch (direction) {
-    case Direction::kForward: return shape.c * taps;
-    case Direction::kBackwardData: return shape.k * taps;
+    case Direction::kForward: return shape.c * shape.Taps();
+    case Direction::kBackwardData: return shape.k * shape.Taps();
     default: return shape.n * shape.out[0] * shape.out[1] * shape.out[2];
   }
 }
@@ -106,6 +105,8 @@ bool Serves(const EngineInfo& engine, Direction direction, DType dtype, Math mat
 bool Serves(const EngineInfo& engine, const Problem& problem) {
   return Serves(engine, problem.direction, problem.dtype, problem.math, problem.shape);
 }
+
+Math MathFor(const EngineInfo& engine, Math math) { return engine.splits ? Math::kFp32x3 : math; }
 
 Math MathOf(std::string_view engine, Math math) {
   if (math != Math::kFp32x3 && math != Math::kFp32Fast) return math;

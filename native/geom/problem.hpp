@@ -122,6 +122,8 @@ struct ConvShape {
   [[nodiscard]] Dims DimsOf(Operand operand, Direction direction) const;
   // Extent of the filter's reach on spatial axis `axis`: (filter - 1) * dilation + 1.
   [[nodiscard]] int64_t Reach(int axis) const { return (filter[axis] - 1) * dilation[axis] + 1; }
+  // Elements of a filter for one input and one output channel.
+  [[nodiscard]] int64_t Taps() const { return filter[0] * filter[1] * filter[2]; }
   // Multiply-adds of the convolution: n * g * k * c * out * filter.
   [[nodiscard]] double MultiplyAdds() const;
   // Floating-point operations: two a multiply-add; backward bias adds each element of dy once.

@@ -100,7 +100,7 @@ Tensor Magnitude(Direction direction, const ConvShape& shape, const Operands& op
 }
 
 int64_t TermsOf(Direction direction, const ConvShape& shape) {
-  const int64_t taps = shape.filter[0] * shape.filter[1] * shape.filter[2];
+  const int64_t taps = shape.Taps();
   const int64_t rows = shape.out[0] * shape.out[1] * shape.out[2];
   switch (direction) {
     case Direction::kForward: return shape.c * taps;

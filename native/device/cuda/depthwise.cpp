@@ -55,10 +55,6 @@ int ThreadsFor(int64_t items) {
   return best;
 }
 
-int64_t TapsOf(const ConvShape& shape) {
-  return shape.filter[0] * shape.filter[1] * shape.filter[2];
-}
-
 void SetPadding(const ConvShape& shape, int (&pad)[3]) {
   for (int d = 0; d < 3; ++d) pad[d] = static_cast<int>(shape.pad_before[d]);
 }
@@ -99,7 +95,7 @@ class Boxes {
   // Shared memory for one plane.
   [[nodiscard]] int64_t Bytes() const {
     const int64_t staged = Staged().elements;
-    return (staged + reduced() * TapsOf(op_.shape)) * SizeOf(AccumulatorOf(op_.dtype));
+    return (staged + reduced() * op_.shape.Taps()) * SizeOf(AccumulatorOf(op_.dtype));
   }
 
   // Whole planes where they are small; else depth is cut first, then rows, then columns.
@@ -162,7 +158,7 @@ class Boxes {
 void SetStrides(const StagedTiles& staged, const ConvShape& shape, DirectArgs* conv) {
   const auto cols = static_cast<int>(shape.filter[2]);
   const int rows = cols * static_cast<int>(shape.filter[1]);
-  const auto taps = static_cast<int>(TapsOf(shape));
+  const auto taps = static_cast<int>(shape.Taps());
   const int plane = static_cast<int>(staged.by[0].divisor) * staged.pitch;
   conv->x_stride = {
       {0, 0, staged.elements / static_cast<int>(staged.by[2].divisor), plane, staged.pitch, 1}};
@@ -300,7 +296,7 @@ Result<DepthwisePlan> PlanDepthwise(const TileOp& op, int multiprocessors) {
   SetPadding(op.shape, forward ? args.pad_in : args.pad_out);
   args.out_type = static_cast<int>(op.out_dtype);
   args.out_vector = OutVectorOf(target[2], op.out_dtype, args.made);
-  args.taps = static_cast<int>(TapsOf(op.shape));
+  args.taps = static_cast<int>(op.shape.Taps());
   args.filter_elements = static_cast<unsigned>(op.shape.g * op.shape.k * args.taps);
   args.channels = MakeDivisor(args.conv.channels);
   args.groups = MakeDivisor(args.conv.g);
@@ -326,7 +322,7 @@ Result<DepthwiseFilterPlan> PlanDepthwiseFilter(const TileOp& op, int multiproce
   SetCells(cells, op.shape, cells.AtOnce(channels * parts * plan.tile_blocks, multiprocessors),
            &args);
   SetPadding(op.shape, args.pad);
-  args.taps = static_cast<int>(TapsOf(op.shape));
+  args.taps = static_cast<int>(op.shape.Taps());
   args.elements = static_cast<unsigned>(channels * args.taps);
   plan.block_bytes = int64_t{args.elements} * int64_t{sizeof(float)};
   plan.most_blocks = INT32_MAX / (channels * parts);

@@ -90,7 +90,7 @@ void DirectConvolution::SetUpGather() {
 }
 
 void DirectConvolution::SetUpFilter() {
-  const int64_t rest = shape_.g * shape_.c * shape_.filter[0] * shape_.filter[1] * shape_.filter[2];
+  const int64_t rest = shape_.g * shape_.c * shape_.Taps();
   by_element_ = NeedsWideSums(shape_, false) && rest * shape_.k <= kFewElements;
   args_.count = rest * (by_element_ ? shape_.k : CeilDiv(shape_.k, kDirectChannels));
   args_.x_stride = StridesOf(layout(Operand::kX));

@@ -32,10 +32,6 @@ const EngineInfo& Fp32x3Info() { return EngineNamed("fp32x3"); }
 bool IsForward(const TileOp& op) { return op.direction == Direction::kForward; }
 bool IsFilter(const TileOp& op) { return op.direction == Direction::kBackwardFilter; }
 
-int64_t TapsOf(const ConvShape& shape) {
-  return shape.filter[0] * shape.filter[1] * shape.filter[2];
-}
-
 int64_t PlacesOf(const Spatial& extent) { return extent[0] * extent[1] * extent[2]; }
 
 int64_t RowBytes(int64_t pitch) { return pitch * int64_t{sizeof(float)}; }
@@ -78,7 +74,7 @@ void SetGather(const TileOp& op, Fp32x3Args* args) {
   const int64_t read = IsForward(op) ? shape.c : shape.k;
   args->rows = static_cast<unsigned>(shape.n * PlacesOf(IsForward(op) ? shape.out : shape.in));
   args->columns = static_cast<unsigned>(made);
-  args->terms = args->part_terms = static_cast<unsigned>(TapsOf(shape) * read);
+  args->terms = args->part_terms = static_cast<unsigned>(shape.Taps() * read);
   args->other_group = static_cast<int>(made * args->terms);
   args->out_group = static_cast<int>(made);
   args->out_pitch = static_cast<int>(shape.g * made);
@@ -88,7 +84,7 @@ void SetGather(const TileOp& op, Fp32x3Args* args) {
 void SetFilter(const TileOp& op, Fp32x3Args* args) {
   const ConvShape& shape = op.shape;
   args->rows = static_cast<unsigned>(shape.k);
-  args->columns = static_cast<unsigned>(TapsOf(shape) * shape.c);
+  args->columns = static_cast<unsigned>(shape.Taps() * shape.c);
   args->terms = static_cast<unsigned>(shape.n * PlacesOf(shape.out));
   args->part_terms = static_cast<unsigned>(kPartPixels);
   args->other_group = static_cast<int>(shape.k);
@@ -261,7 +257,7 @@ class Fp32x3Engine final : public CudaEngine {
  private:
   Result<std::unique_ptr<CudaExecutable>> PrepareFilter(const TileOp& op) {
     const ConvShape& shape = op.shape;
-    const int64_t bytes = RowBytes(Mul(Mul(shape.g * shape.k, shape.c), TapsOf(shape)));
+    const int64_t bytes = RowBytes(Mul(Mul(shape.g * shape.k, shape.c), shape.Taps()));
     const int64_t limit = std::min(op.workspace_limit, std::max(kMostSumsBytes, bytes)) / bytes;
     if (limit < 1) {
       return Error(Code::kOutOfMemory, "the sums of one part take a workspace of %lld bytes",
