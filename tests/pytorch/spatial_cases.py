@@ -428,3 +428,41 @@ def replicas() -> None:
     every = [torch.empty_like(weight) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(every, weight)
     assert all(torch.equal(weight, other) for other in every)
+
+
+def within_a_memory_limit() -> None:
+    """Each process plans for itself: the losses stay, and tensors are swapped."""
+    from oocdnn.torch.limit.card import HostCard
+    from oocdnn.torch.limit.session import memory_limit
+
+    drawn = torch.Generator().manual_seed(1)
+    x = spatial.scatter(torch.randn(8, 3, 64, 16, generator=drawn), 2)
+    target = torch.arange(8) % 5
+    losses: list[list[float]] = [[], []]
+
+    def step(net: nn.Module, optimizer: torch.optim.Optimizer, found: list[float]) -> None:
+        loss = F.cross_entropy(net(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+
+    for limited in (False, True):
+        torch.manual_seed(0)
+        layers: list[nn.Module] = []
+        for channels in (3, 8, 8, 8):
+            layers += [nn.Conv2d(channels, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()]
+        net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        if not limited:
+            for _ in range(6):
+                step(net, optimizer, losses[0])
+            continue
+        card = HostCard(least_bytes=256)
+        with memory_limit(300_000, card=card, planning=0.2) as run:
+            for _ in range(6):
+                step(net, optimizer, losses[1])
+            assert run.plan is not None
+            assert run.plan.swapped_bytes > 0
+        card.close()
+    assert losses[0] == losses[1]

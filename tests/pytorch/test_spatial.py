@@ -152,6 +152,11 @@ def test_within_checkpoint(group, reentrant):
     group.run(cases.recomputed, reentrant)
 
 
+def test_within_a_memory_limit(group):
+    pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+    group.run(cases.within_a_memory_limit)
+
+
 def test_without_a_group():
     with pytest.raises(RuntimeError, match="torchrun"):
         spatial.scatter(torch.zeros(1, 1, 4, 4), 2)
