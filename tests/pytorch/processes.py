@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 60  # seconds until processes that do not answer are ended
+PATIENCE = 20  # seconds until processes that do not answer are ended
 
 
 def _serve(rank: int, count: int, backend: str, store: str, calls: Connection) -> None:

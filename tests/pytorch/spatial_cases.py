@@ -298,6 +298,13 @@ def refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
         call()
 
 
+def twice(x: Tensor) -> None:
+    """Second derivatives."""
+    leaf = x.detach().requires_grad_()
+    (g,) = torch.autograd.grad(leaf.square().sum() ** 2, leaf, create_graph=True)
+    g.square().sum().backward()
+
+
 def refusals() -> None:
     x = spatial.scatter(whole((2, 4, 12, 6), 1), 2)
     plain = whole((2, 4, 12, 6), 2)
@@ -320,13 +327,22 @@ def refusals() -> None:
     refused(no, "amax", lambda: x.max(1))
     refused(no, "saved", lambda: torch.save(x, "/dev/null"))
     refused(wrong, "split one of its last 1", lambda: F.conv1d(x, whole((4, 4, 3), 3)))
-    refused(wrong, "larger than", lambda: F.conv2d(x, whole((4, 4, 13, 3), 3)))
+    refused(RuntimeError, "Kernel size", lambda: F.conv2d(x, whole((4, 4, 13, 3), 3)))
+    refused(RuntimeError, "bias", lambda: F.conv2d(x, whole((4, 4, 3, 3), 3), whole((3,), 3)))
+    refused(RuntimeError, "strided", lambda: F.conv2d(x, whole((4, 4, 3, 3), 3), None, 2, "same"))
+    refused(wrong, "half of the window", lambda: F.max_pool2d(x, 2, 2, (2, 0)))
+    refused(wrong, "no reduction", lambda: F.mse_loss(x, plain, reduction="meen"))
+    refused(no, "out=", lambda: torch.add(x, 1, out=plain))
+    refused(no, "full_tensor()", lambda: x.expand(2, 4, 12, 6))
+    refused(IndexError, "dimension 5", lambda: x.sum(5))
+    refused(TypeError, "plain tensor", lambda: F.cross_entropy(plain, x))
+    refused(RuntimeError, "once_differentiable", lambda: twice(x))
     refused(wrong, "larger than", lambda: F.max_pool2d(x, 13))
     refused(wrong, "12", lambda: x + plain[:, :, :5])
     refused(wrong, "split differently", lambda: x + spatial.scatter(plain, 3))
     refused(wrong, "do not split", lambda: spatial.scatter(plain, 2, None, (12,)))
     refused(wrong, "gradient", lambda: x.detach().requires_grad_().backward())
-    refused(wrong, "own", lambda: spatial.pointwise(lambda rows: rows[:, :, :0], x))
+    refused(wrong, "local rows", lambda: spatial.pointwise(lambda rows: rows[:, :, :0], x))
     refused(TypeError, "plain", lambda: plain.add_(x))
     refused(TypeError, "input", lambda: F.conv2d(plain, x))
     refused(IndexError, "axis 7", lambda: spatial.scatter(plain, 7))
@@ -466,3 +482,92 @@ def within_a_memory_limit() -> None:
             assert run.plan.swapped_bytes > 0
         card.close()
     assert losses[0] == losses[1]
+
+
+def memory_orders() -> None:
+    """Processes whose rows have unlike strides, as empty ones and those of one channel have."""
+    last = torch.channels_last
+    x = whole((2, 3, 4, 6), 1)
+    for lengths in ((4, 0, 0, 0), (1, 1, 1, 1), (0, 3, 1, 0)):
+        split = spatial.scatter(x.to(memory_format=last), 2, None, lengths)
+        assert torch.equal(split.full_tensor(), x)
+        assert torch.equal(split.transpose(1, 3).full_tensor(), x.transpose(1, 3))
+    one = whole((2, 1, 20, 6), 2).to(memory_format=last)
+    w, v = whole((4, 1, 2, 2), 3), whole((4, 4, 3, 3), 4)
+    compare(lambda x, w, v: F.conv2d(F.conv2d(x, w, stride=2), v, padding=1), one, 2, None, (w, v))
+    torch.manual_seed(0)
+    deep = nn.Sequential(
+        nn.Conv2d(3, 4, 3, 1, 1), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, 1, 1), nn.MaxPool2d(2),
+        nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, 1, 1), nn.ConvTranspose2d(4, 4, 2, 2),
+        nn.Conv2d(4, 4, 3, 1, 1),
+    ).double().to(device(), memory_format=last)  # fmt: skip
+    for order in (last, torch.contiguous_format):
+        compare(deep, whole((2, 3, 8, 6), 5).to(memory_format=order), 2, None, near=True)
+    norm = nn.BatchNorm2d(4).double().to(device())
+    rows = whole((2, 4, 6, 5), 6).to(memory_format=last)
+    compare(norm, rows, 2, (6, 0, 0, 0), near=True)
+
+
+def parameters_alone() -> None:
+    """Norms with a weight or a bias only."""
+    x = whole((2, 4, 8, 5), 1) / 3
+    value = whole((4,), 2)
+    for function in (
+        lambda x, v: F.batch_norm(x, None, None, v, None, True),
+        lambda x, v: F.batch_norm(x, None, None, None, v, True),
+        lambda x, v: F.group_norm(x, 2, v, None),
+        lambda x, v: F.instance_norm(x, None, None, None, v),
+    ):
+        compare(function, x, 2, (5, 0, 1, 2), [value], near=True)
+
+
+def random_numbers() -> None:
+    """Generators that begin alike stay alike. Masks of rows differ, those of channels do not."""
+    x = spatial.scatter(torch.ones(2, 64, 9, 8, device=device()), 2)
+    torch.manual_seed(1)
+    dropped = F.dropout(x, 0.5).full_tensor()
+    kept = (dropped != 0).double().mean()
+    assert 0.4 < kept < 0.6
+    assert not torch.equal(dropped[:, :, 0], dropped[:, :, 3])
+    channels = F.dropout2d(x, 0.5).full_tensor()
+    assert torch.equal(channels, channels[:, :, :1, :1].expand_as(channels))
+    state = torch.get_rng_state()
+    every: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(every, state.tolist())
+    assert all(other == every[0] for other in every)
+    assert torch.equal(F.dropout(x, 0.5, training=False).full_tensor(), x.full_tensor())
+
+
+def other_operands() -> None:
+    """What review found: results that were of the local rows, or of another object."""
+    x = spatial.scatter(whole((1, 1, 4, 4), 1), 2)
+    assert x.squeeze(2).shape == (1, 1, 4, 4)
+    assert x.squeeze().shape == (4, 4)
+    other = spatial.scatter(whole((1, 1, 12, 4), 2).float(), 2)
+    assert x.to(other).dtype == torch.float32
+    assert torch.equal(x.type_as(other).full_tensor(), x.full_tensor().float())
+    plain = torch.zeros(1, 4, dtype=torch.float64, device=device())
+    row = spatial.scatter(whole((4, 4), 3), 0)
+    spatial.pointwise(lambda a, b: b.expand_as(a), row, plain)
+    assert type(plain) is torch.Tensor
+    single = spatial.scatter(whole((2, 3, 1, 4), 4), 2)
+    both = torch.cat([single, whole((2, 3, 1, 4), 5)], 1)
+    assert torch.equal(
+        both.full_tensor(), torch.cat([single.full_tensor(), whole((2, 3, 1, 4), 5)], 1)
+    )
+    stacked = torch.stack([x, x], 4)
+    assert torch.equal(stacked.full_tensor(), torch.stack([x.full_tensor()] * 2, 4))
+    ties = torch.tensor([1.0, 1.0, 0.0, 1.0], device=device()).double()
+    compare(lambda x: x.amax(), ties, 0, None, near=True)
+    compare(lambda x: x.amax((0, 1)), whole((2, 3, 9), 6), 2, (3, 0, 6, 0), near=True)
+    undefined = spatial.scatter(torch.tensor([1.0, torch.nan, 0.0, 2.0], device=device()), 0)
+    assert bool(undefined.amax().isnan())
+    weight = whole((2, 3, 9, 4), 7).abs() + 1
+    x = whole((2, 3, 9, 4), 8)
+    compare(lambda x: F.mse_loss(x, torch.zeros_like(x), weight=weight), x, 2, None, near=True)
+    half = spatial.scatter(torch.ones(1, 1, 400, 400, device=device(), dtype=torch.float16), 2)
+    assert float(F.mse_loss(half, torch.zeros_like(half))) == 1
+    with torch.inference_mode():
+        F.avg_pool2d(spatial.scatter(whole((1, 1, 9, 9), 1), 2), 3, 2, 1, count_include_pad=False)
+    x = whole((1, 1, 9, 9), 1)
+    compare(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), x, 2, None, near=True)

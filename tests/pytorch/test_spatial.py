@@ -141,6 +141,10 @@ def test_losses(group, name):
         cases.under_autocast,
         cases.hybrid,
         cases.replicas,
+        cases.memory_orders,
+        cases.parameters_alone,
+        cases.random_numbers,
+        cases.other_operands,
     ],
 )
 def test_case(group, case):

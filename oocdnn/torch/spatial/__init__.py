@@ -5,9 +5,9 @@
     loss = torch.nn.functional.mse_loss(model(x), oocdnn.torch.spatial.scatter(target, 2, mesh))
     loss.backward()
 
-Each process of the group, started by torchrun, has its own rows of each tensor and the whole model;
-rows that windows share come from the neighbours, and norms have the statistics of the whole tensor.
-Losses are the whole ones, and gradients of parameters are sums over the processes, on each of them.
+Each process of the group, started by torchrun, has its rows of each tensor and the whole model.
+Halo rows come from the neighbours, and norms have the statistics of the whole tensor. Losses are
+those of the whole tensor, and gradients of parameters are sums over the processes, on each of them.
 
 - scatter, from_local, from_dtensor: split tensors; gather, to_dtensor: back.
 - SpatialTensor: a torch.Tensor, to which functions of torch and modules of torch.nn apply.
@@ -26,7 +26,7 @@ from oocdnn.torch.spatial import (  # noqa: F401
     resizing,
     views,
 )
-from oocdnn.torch.spatial.elementwise import pointwise
+from oocdnn.torch.spatial.operands import pointwise
 from oocdnn.torch.spatial.placement import (
     from_dtensor,
     from_local,

@@ -1,13 +1,13 @@
 """Convolutions and transposed convolutions of split tensors.
 
-Each process computes its own rows of the output. Forward collects the rows of the input that they
-read from the neighbours. Backward collects rows of the output's gradient instead, once for both
-gradients: those of the own rows of the input are then whole, and those of the filter are sums over
-the own rows of the input, which are added up over the processes. So each row of an output and of an
-input's gradient is computed as without a split, and backward needs no rows of neighbours' inputs.
+Each process computes its local rows of the output. Forward collects the halo of the input from the
+neighbours. Backward collects a halo of the output's gradient instead, once for both gradients: the
+gradient of the local rows of the input is then complete, and the filter's is a sum over these rows,
+which an all-reduce completes. So each row of an output and of an input's gradient is computed as
+without a split, and backward needs no halo of the input.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -28,14 +28,14 @@ from oocdnn.torch.spatial.exchange import (
 )
 from oocdnn.torch.spatial.layout import Layout, Rows
 from oocdnn.torch.spatial.tensor import SpatialTensor, implements_each, local, wrap
-from oocdnn.torch.spatial.windows import Spread, SpreadInputs, Window
+from oocdnn.torch.spatial.windows import TransposedInputs, TransposedWindow, Window
 
-# From that size of each process's rows on, the launches for the ends take less than a copy of all.
+# Local bytes from which on the kernels for both ends take less time than a copy of all rows.
 LEAST_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
-class Moves:
+class ConvolutionArguments:
     """The arguments of a convolution for each spatial axis; `at` is the axis of the split."""
 
     stride: tuple[int, ...]
@@ -72,7 +72,7 @@ class Moves:
 
 @dataclass(frozen=True)
 class Needed:
-    """The rows that each process needs, and what this one cuts from and adds to their result."""
+    """The rows that each process collects, and the paddings of this process's convolution."""
 
     wanted: Wanted
     padding: int = 0
@@ -80,17 +80,17 @@ class Needed:
 
 
 def _by_windows(window: Window, outputs: Layout) -> Needed:
-    """The input rows that the own output rows read."""
+    """The input rows that the local output rows read."""
     return Needed(
         tuple((window.inputs(rows),) if rows[0] < rows[1] else NO_ROWS for rows in outputs.owned)
     )
 
 
 def _by_spread(window: Window, outputs: Layout, inputs: int) -> Needed:
-    """The input rows that add to the own output rows; `inputs` are all of them."""
-    spread = Spread(window)
+    """The input rows that add to the local output rows; `inputs` are all of them."""
+    spread = TransposedWindow(window)
     parts = [
-        spread.inputs(rows, inputs) if rows[0] < rows[1] else SpreadInputs(NO_ROWS, 0, 0)
+        spread.inputs(rows, inputs) if rows[0] < rows[1] else TransposedInputs(NO_ROWS, 0, 0)
         for rows in outputs.owned
     ]
     own = parts[outputs.process]
@@ -98,15 +98,15 @@ def _by_spread(window: Window, outputs: Layout, inputs: int) -> Needed:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SplitConvolution:
     """One convolution of a split tensor."""
 
     inputs: Layout
     outputs: Layout
     window: Window
-    moves: Moves
+    arguments: ConvolutionArguments
     transposed: bool
-    shape: tuple[int, ...]  # of the own rows of the output
+    shape: tuple[int, ...]  # of the local rows of the output
     bytes_each: int  # of the input's rows, in the mean of all processes
 
     @cached_property
@@ -125,7 +125,7 @@ class Problem:
         if not torch.Size(self.shape).numel():
             return x.new_empty(self.shape)
         cut = need.padding, need.output_padding
-        return self.moves.run(rows, weight, bias, self.transposed, *cut)
+        return self.arguments.run(rows, weight, bias, self.transposed, *cut)
 
     @cached_property
     def _forward_rows(self) -> Needed:
@@ -150,23 +150,25 @@ class Problem:
         )
         arriving = start_rows(x, self.inputs, wanted)
         mine = edges[self.inputs.process]
-        y = self.moves.run(x, weight, bias, False, mine.padding)
+        y = self.arguments.run(x, weight, bias, False, mine.padding)
         others = arriving()
         before = own[0] - mine.first.inputs[0]
         above, below = others.split([before, others.shape[axis] - before], axis)
-        for edge, parts in (
+        ends = (
             (mine.first, (above, _rows(x, axis, own, (own[0], mine.first.inputs[1])))),
             (mine.last, (_rows(x, axis, own, (mine.last.inputs[0], own[1])), below)),
-        ):
-            if edge.outputs[0] < edge.outputs[1]:
-                found = self.moves.run(torch.cat(parts, axis), weight, bias, False)
-                _rows(y, axis, outputs, edge.outputs).copy_(found)
+        )
+        used = [(edge, parts) for edge, parts in ends if edge.outputs[0] < edge.outputs[1]]
+        slabs = [(torch.cat(parts, axis),) for _, parts in used]
+        found = _at_once(slabs, lambda slab: self.arguments.run(slab, weight, bias, False))
+        for (edge, _), rows in zip(used, found, strict=True):
+            _rows(y, axis, outputs, edge.outputs).copy_(rows)
         return y
 
     def backward(
         self, dy: Tensor, x: Tensor, weight: Tensor, needs: Sequence[bool]
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of the own rows of x, and this process's part of the filter's."""
+        """The gradients of the local rows of x, and this process's part of the filter's."""
         edges = self.edges
         if edges is not None:
             return self._backward_with_edges(edges, dy, x, weight, needs)
@@ -174,7 +176,7 @@ class Problem:
         rows = collect_rows(dy, self.outputs, need.wanted)
         if not x.numel() or not rows.numel():
             return torch.zeros_like(x), torch.zeros_like(weight)
-        return self.moves.run_backward(rows, x, weight, self.transposed, need.padding, needs)
+        return self.arguments.run_backward(rows, x, weight, self.transposed, need.padding, needs)
 
     def _backward_with_edges(
         self, edges: tuple[Edges, ...], dy: Tensor, x: Tensor, weight: Tensor,
@@ -185,35 +187,70 @@ class Problem:
         wanted = tuple((e.first.others, e.last.others) for e in edges)
         arriving = start_rows(dy, self.outputs, wanted)
         mine = edges[self.inputs.process]
-        dx, dw = self.moves.run_backward(dy, x, weight, False, mine.padding, needs)
+        dx, dw = self.arguments.run_backward(dy, x, weight, False, mine.padding, needs)
         others = arriving()
         before = mine.first.others[1] - mine.first.others[0]
         parts = others.split([before, others.shape[axis] - before], axis)
-        for edge, rows, first in zip((mine.first, mine.last), parts, (True, False), strict=True):
-            if edge.spread is None:
-                continue
-            if dx is not None:
-                front, (low, high), behind = edge.spread.rows
-                near = (outputs[0], high) if first else (low, outputs[1])
-                inner = _rows(dy, axis, outputs, near)
-                padded = _between(front, [rows, inner] if first else [inner, rows], behind, axis)
+        used = [
+            (edge, spread, rows, edge is mine.first)
+            for edge, rows in zip((mine.first, mine.last), parts, strict=True)
+            if (spread := edge.spread) is not None
+        ]
+        if dx is not None:
+            slabs = []
+            for edge, spread, rows, first in used:
+                front, (low, high), behind = spread.rows
+                near = _rows(dy, axis, outputs, (outputs[0], high) if first else (low, outputs[1]))
+                order = [rows, near] if first else [near, rows]
                 part = _rows(x, axis, own, edge.gradients)
-                found, _ = self.moves.run_backward(
-                    padded, part, weight, False, edge.spread.padding, (True, False)
-                )
-                _rows(dx, axis, own, edge.gradients).copy_(found)
-            if dw is not None:
+                slabs.append((_between(front, order, behind, axis), part))
+            found = self._input_gradients([spread.padding for _, spread, *_ in used], slabs, weight)
+            for (edge, *_), part in zip(used, found, strict=True):
+                _rows(dx, axis, own, edge.gradients).copy_(part)
+        if dw is not None:
+            slabs = []
+            for edge, _, rows, _ in used:
                 low, high = self.window.inputs(edge.others)
                 known = max(low, own[0]), min(high, own[1])
                 part = _rows(x, axis, own, known)
-                padded = _between((low, known[0]), [part], (known[1], high), axis)
-                _, more = self.moves.run_backward(rows, padded, weight, False, 0, (False, True))
+                slabs.append((rows, _between((low, known[0]), [part], (known[1], high), axis)))
+            for others, parts in _together(slabs):
+                _, more = self.arguments.run_backward(
+                    others, parts, weight, False, 0, (False, True)
+                )
                 dw += more
         return dx, dw
 
+    def _input_gradients(
+        self, paddings: Sequence[int], slabs: Sequence[tuple[Tensor, ...]], weight: Tensor
+    ) -> list[Tensor]:
+        def of(padding: int) -> Callable[[Tensor, Tensor], Tensor]:
+            def run(dy: Tensor, x: Tensor) -> Tensor:
+                dx, _ = self.arguments.run_backward(dy, x, weight, False, padding, (True, False))
+                assert dx is not None
+                return dx
+
+            return run
+
+        if len(set(paddings)) == 1:
+            return _at_once(slabs, of(paddings[0]))
+        return [of(padding)(*slab) for padding, slab in zip(paddings, slabs, strict=True)]
+
+
+def _together(slabs: Sequence[tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
+    """Operands of equal sizes as one batch."""
+    if len({tuple(part.shape for part in slab) for slab in slabs}) != 1:
+        return list(slabs)
+    return [tuple(torch.cat(parts) for parts in zip(*slabs, strict=True))]
+
+
+def _at_once(slabs: Sequence[tuple[Tensor, ...]], run: Callable[..., Tensor]) -> list[Tensor]:
+    """The result for each, by one launch where their sizes are equal."""
+    return [rows for batch in _together(slabs) for rows in run(*batch).split(len(slabs[0][0]))]
+
 
 def _rows(x: Tensor, axis: int, own: Rows, rows: Rows) -> Tensor:
-    """A range of the own rows."""
+    """A range of the local rows."""
     return x.narrow(axis, rows[0] - own[0], rows[1] - rows[0])
 
 
@@ -226,7 +263,7 @@ def _between(front: Rows, parts: Sequence[Tensor], behind: Rows, axis: int) -> T
 class _Convolution(Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, problem: Problem
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, problem: SplitConvolution
     ) -> Tensor:
         ctx.problem = problem
         ctx.save_for_backward(x, weight)
@@ -250,7 +287,7 @@ def _numbers(value: Any, rank: int) -> tuple[int, ...]:
 
 
 def _same(taps: int, dilation: int) -> tuple[int, int]:
-    """The padding "same": an odd row goes behind."""
+    """Rows of the padding "same" in front and behind."""
     total = dilation * (taps - 1)
     return total // 2, total - total // 2
 
@@ -266,7 +303,7 @@ def _paddings(
 
 
 def _cast(*values: Tensor | None) -> list[Tensor | None]:
-    """As autocast would, which does not reach into functions of autograd."""
+    """Casts to the type of autocast, which does not apply within custom autograd functions."""
     kind = next(value.device.type for value in values if value is not None)
     if not torch.is_autocast_enabled(kind):
         return list(values)
@@ -291,6 +328,11 @@ def convolve(
             f"{function} has {rank} spatial axes, but its input is split along axis "
             f"{layout.axis}; split one of its last {rank}"
         )
+    _check(
+        function, tuple(x.shape), tuple(weight.shape), None if bias is None else tuple(bias.shape),
+        *(tuple(v) if isinstance(v, list) else v for v in (stride, padding, output_padding)),
+        groups, tuple(dilation) if isinstance(dilation, list) else dilation,
+    )  # fmt: skip
     rows, weight, bias = _cast(local(x), *replicated(layout.group, weight, bias))
     assert rows is not None
     assert weight is not None
@@ -304,12 +346,12 @@ def convolve(
             (0, 0 if axis == at else last - first) for axis, (first, last) in enumerate(paddings)
         ]
         rows = torch.nn.functional.pad(rows, [number for rim in reversed(rims) for number in rim])
-    moves = Moves(
+    arguments = ConvolutionArguments(
         _numbers(stride, rank), tuple(p for p, _ in paddings), dilation,
         _numbers(output_padding, rank), groups, at,
     )  # fmt: skip
     problem = _problem(
-        function, layout, moves, paddings[at][1], transposed, rows.shape, tuple(weight.shape),
+        layout, arguments, paddings[at][1], transposed, rows.shape, tuple(weight.shape),
         rows.element_size(),
     )  # fmt: skip
     y = _Convolution.apply(rows, weight, bias, problem)
@@ -317,33 +359,41 @@ def convolve(
 
 
 @lru_cache(maxsize=1024)
+def _check(
+    function: str, x: Sequence[int], weight: Sequence[int], bias: Sequence[int] | None,
+    stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any,
+) -> None:  # fmt: skip
+    """Raises what torch raises for whole tensors, on all processes alike."""
+    operands = [
+        None if size is None else torch.empty(size, device="meta") for size in (x, weight, bias)
+    ]
+    extra = (output_padding, groups, dilation) if "transpose" in function else (dilation, groups)
+    getattr(torch, function)(*operands, stride, padding, *extra)
+
+
+@lru_cache(maxsize=1024)
 def _problem(
-    function: str, layout: Layout, moves: Moves, after: int, transposed: bool,
+    layout: Layout, arguments: ConvolutionArguments, after: int, transposed: bool,
     shape: Sequence[int], filters: Sequence[int], element_bytes: int,
-) -> Problem:  # fmt: skip
-    """`shape`: of the own rows. `after`: the padding behind along the split axis; the others have
+) -> SplitConvolution:  # fmt: skip
+    """`shape`: of the local rows. `after`: the padding behind along the split axis; the others have
     as much at both ends."""
-    whole, at = layout.whole(shape), moves.at
-    out = [shape[0], filters[1] * moves.groups if transposed else filters[0]]
+    whole, at = layout.whole(shape), arguments.at
+    out = [shape[0], filters[1] * arguments.groups if transposed else filters[0]]
     windows = []
     for axis, (size, taps) in enumerate(zip(whole[2:], filters[2:], strict=True)):
-        before = moves.padding[axis]
+        before = arguments.padding[axis]
         behind = after if axis == at else before
-        window = Window(taps, moves.stride[axis], moves.dilation[axis], before, behind)
+        window = Window(taps, arguments.stride[axis], arguments.dilation[axis], before, behind)
         spread = (size - 1) * window.stride - before - behind + window.reach
-        out.append(spread + moves.output_padding[axis] if transposed else window.outputs(size))
+        out.append(spread + arguments.output_padding[axis] if transposed else window.outputs(size))
         windows.append(window)
-    if min(out[2:]) <= 0:
-        raise ValueError(
-            f"the output of {function} would have the shape {tuple(out)}: its windows of "
-            f"{tuple(filters[2:])} are larger than the input of {tuple(whole)} with padding"
-        )
     window, total = windows[at], out[2 + at]
-    shares = Spread(window) if transposed else window
+    shares = TransposedWindow(window) if transposed else window
     outputs = layout.with_lengths(shares.lengths(layout.lengths, total))
     out[2 + at] = outputs.lengths[outputs.process]
     bytes_each = whole.numel() * element_bytes // len(layout.lengths)
-    return Problem(layout, outputs, window, moves, transposed, tuple(out), bytes_each)
+    return SplitConvolution(layout, outputs, window, arguments, transposed, tuple(out), bytes_each)
 
 
 @implements_each(torch.conv1d, torch.conv2d, torch.conv3d)

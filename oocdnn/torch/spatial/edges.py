@@ -1,7 +1,7 @@
 """Which rows at the ends of a process's own need rows of others, for a convolution along one axis.
 
 Where tensors are large, copying a whole one to put the rows of neighbours beside it takes a
-seventh of the convolution's time. So the own rows are computed as they are, with zeros where rows
+seventh of the convolution's time. So the local rows are computed as they are, with zeros where rows
 of others would be, and the few rows at the ends are computed again with those.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from oocdnn.torch.spatial.layout import Layout, Rows
-from oocdnn.torch.spatial.windows import Spread, SpreadInputs, Window
+from oocdnn.torch.spatial.windows import TransposedInputs, TransposedWindow, Window
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Edge:
     """One end of a process's rows. Ranges may be empty.
 
     outputs: Own output rows that read others' input rows. inputs: All that these read. others:
-    Output rows of others that read own input rows. gradients: Those input rows, whose gradients
+    Output rows of others that read local input rows. gradients: Those input rows, whose gradients
     are computed from `spread`.
     """
 
@@ -25,7 +25,7 @@ class Edge:
     inputs: Rows
     others: Rows
     gradients: Rows
-    spread: SpreadInputs | None
+    spread: TransposedInputs | None
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Edges:
 
 def _edge(window: Window, outputs: Rows, total: int, others: Rows, gradients: Rows) -> Edge:
     inputs = window.inputs(outputs) if outputs[0] < outputs[1] else gradients
-    spread = Spread(window).inputs(gradients, total) if others[0] < others[1] else None
+    spread = TransposedWindow(window).inputs(gradients, total) if others[0] < others[1] else None
     return Edge(outputs, inputs, others, gradients, spread)
 
 

@@ -1,97 +1,25 @@
-"""Functions of split tensors whose every row depends on the same row of their operands only."""
+"""Functions of split tensors that compute each row from the same row of their operands."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oocdnn.torch.spatial.exchange import own_rows, redistribute, replicated
+from oocdnn.torch.spatial.exchange import own_rows, replicated
 from oocdnn.torch.spatial.layout import Layout
+from oocdnn.torch.spatial.operands import aligned, run
 from oocdnn.torch.spatial.tensor import (
     SpatialTensor,
+    axis_of,
+    functions_named,
     implements,
     implements_each,
+    layout_of,
     local,
-    named,
-    plainly,
     split_in,
     wrap,
 )
-
-
-def aligned(value: Any, layout: Layout) -> Any:
-    """The rows of an operand that belong to those of a split tensor with `layout`; a tensor with
-    that layout itself, and other values as they are. Plain tensors are taken to be alike on all
-    processes."""
-    if isinstance(value, (tuple, list)):
-        return type(value)(aligned(one, layout) for one in value)
-    if isinstance(value, SpatialTensor):
-        return _moved(value, layout)
-    if not isinstance(value, torch.Tensor):
-        return value
-    rows = value.shape[layout.axis] if value.ndim >= -layout.axis else 1
-    (value,) = replicated(layout.group, value)
-    if rows == 1:
-        return value
-    if rows != layout.total:
-        raise ValueError(
-            f"an operand of the shape {tuple(value.shape)} has {rows} rows along axis "
-            f"{layout.axis}, along which the split tensor has {layout.total}"
-        )
-    return own_rows(value, layout)
-
-
-def _moved(value: SpatialTensor, layout: Layout) -> Tensor:
-    own = value.spatial_layout
-    if own == layout:
-        return value  # itself, which may be changed in place
-    if (own.group, own.axis) != (layout.group, layout.axis) or own.total != layout.total:
-        raise ValueError(
-            "operands are split differently: "
-            f"{own.total} rows along axis {own.axis} over {len(own.lengths)} processes and "
-            f"{layout.total} along axis {layout.axis} over {len(layout.lengths)}"
-        )
-    return redistribute(local(value), own, layout.lengths)
-
-
-def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The function of the own rows; tensors in its results are split as the first split operand."""
-    layout = next(split_in(*args, *kwargs.values())).spatial_layout
-    own = [aligned(value, layout) for value in args]
-    named_own = {name: aligned(value, layout) for name, value in kwargs.items()}
-    with plainly():
-        found = function(*own, **named_own)
-    return _wrapped(found, layout)
-
-
-def _wrapped(found: Any, layout: Layout) -> Any:
-    if isinstance(found, SpatialTensor):
-        return found  # an operand that was changed in place
-    if isinstance(found, torch.Tensor):
-        rows = layout.lengths[layout.process]
-        if found.ndim < -layout.axis or found.shape[layout.axis] != rows:
-            raise ValueError(
-                f"a function of the own {rows} rows along axis {layout.axis} of a split tensor "
-                f"returns a tensor of the shape {tuple(found.shape)}"
-            )
-        return wrap(found, layout)
-    if isinstance(found, (tuple, list)):
-        return type(found)(_wrapped(one, layout) for one in found)
-    return found
-
-
-def pointwise(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`function` of split tensors, computed from the own rows of each process.
-
-    For functions that torch.nn.functional does not have, such as kernels of one's own. Each row of
-    the result must depend on the same row of the operands only; its shape along the axis must stay.
-    Plain tensors among the arguments are those that all processes have alike, and are cut to the
-    own rows where they have as many rows as the split tensor.
-    """
-    return run(function, *args, **kwargs)
-
 
 _OF_TENSORS = """
 abs acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or
@@ -102,8 +30,8 @@ log2 logaddexp logical_and logical_not logical_or logical_xor logit lt masked_fi
 mul multiply nan_to_num ne neg negative not_equal pow positive rad2deg reciprocal remainder round
 rsqrt rsub sgn sigmoid sign signbit sin sinc sinh sqrt square sub subtract tan tanh true_divide
 trunc where xlogy relu relu6 selu celu elu gelu silu mish leaky_relu hardtanh hardsigmoid hardswish
-softplus softsign softshrink hardshrink tanhshrink threshold logsigmoid dropout alpha_dropout
-zeros_like ones_like full_like empty_like rand_like randn_like clone detach float double
+softplus softsign softshrink hardshrink tanhshrink threshold logsigmoid
+zeros_like ones_like full_like empty_like clone detach float double
 half bfloat16 int long bool contiguous cuda cpu
 """
 _OPERATORS = """
@@ -116,13 +44,16 @@ _LIKE = "to type_as"  # whose second operand may be split, and says a type and a
 _IN_PLACE = " ".join(f"{name}_" for name in f"{_OF_TENSORS} requires_grad zero fill copy".split())
 _OWNERS = (torch, torch.Tensor, F, torch.special)
 
-_CHANGING = "__iadd__ __isub__ __imul__ __itruediv__ __idiv__"
+_CHANGING = "__iadd__ __isub__ __imul__ __itruediv__ __idiv__ __iand__ __ior__ __ixor__ __ipow__"
 
-for _function in {*named(_OF_TENSORS, *_OWNERS), *named(_OPERATORS, torch.Tensor)}:
+for _function in {
+    *functions_named(_OF_TENSORS, *_OWNERS),
+    *functions_named(_OPERATORS, torch.Tensor),
+}:
     implements_each(_function)(run)
 
 
-@implements_each(*named(_IN_PLACE, *_OWNERS), *named(_CHANGING, torch.Tensor))
+@implements_each(*functions_named(_IN_PLACE, *_OWNERS), *functions_named(_CHANGING, torch.Tensor))
 def _in_place(function: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(x, SpatialTensor):
         raise TypeError(
@@ -132,38 +63,42 @@ def _in_place(function: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     return run(function, x, *args, **kwargs)
 
 
-@implements_each(*named(_LIKE, torch.Tensor))
+@implements_each(*functions_named(_LIKE, torch.Tensor))
 def _like(function: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     plain = [local(value) if isinstance(value, SpatialTensor) else value for value in args]
     if isinstance(x, SpatialTensor):
-        return run(function, x, *plain, **kwargs)
+        return run(lambda rows: function(rows, *plain, **kwargs), x)
     return function(x, *plain, **kwargs)
 
 
-_ALONG = {"normalize": (2, 1), "glu": (1, -1)}  # the place of `dim` among arguments, its default
+# The place of `dim` among the arguments behind the input, and its default.
+_ALONG = {"normalize": (1, 1), "glu": (0, -1)}
 
 
 @implements_each(
-    *named("softmax log_softmax softmin normalize glu", F),
-    *named("softmax log_softmax cumsum cumprod logcumsumexp", torch, torch.Tensor),
+    *functions_named("softmax log_softmax softmin normalize glu", F),
+    *functions_named("softmax log_softmax cumsum cumprod logcumsumexp", torch, torch.Tensor),
 )
-def _along(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Along an axis that is not the split one."""
-    layout = args[0].spatial_layout
-    place, default = _ALONG.get(function.__name__, (1, None))
+def _along(function: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """Along axes other than the split one."""
+    layout = layout_of(input, function)
+    place, default = _ALONG.get(function.__name__, (0, None))
     dim = kwargs.get("dim", args[place] if len(args) > place else default)
-    ndim = args[0].ndim
-    if dim is None or dim % ndim == layout.dim(ndim):
+    ndim = input.ndim
+    if dim is None:
+        raise TypeError(f"{function.__name__} of a split tensor without a dim")
+    dims = [axis_of(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    if layout.dim(ndim) in dims:
         raise NotImplementedError(
             f"{function.__name__} of a split tensor along axis {dim}: it is split along axis "
             f"{layout.dim(ndim)}; call it on full_tensor()"
         )
-    return run(function, *args, **kwargs)
+    return run(function, input, *args, **kwargs)
 
 
 @implements(F.linear)
 def _linear(input: Any, weight: Tensor, bias: Tensor | None = None) -> Any:
-    layout = input.spatial_layout
+    layout = layout_of(input, F.linear)
     if layout.axis == -1:
         raise NotImplementedError(
             "linear of a split tensor along its split axis; call it on full_tensor()"
@@ -194,16 +129,62 @@ def _prelu(input: Any, weight: Tensor) -> Any:
 
 
 @implements(torch.cat, torch.concat, torch.concatenate)
-def _cat(tensors: Any, dim: int = 0) -> Any:
+def _cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Any:
+    return _joined(torch.cat, tensors, dim if axis is None else axis, tensors[0].ndim)
+
+
+@implements(torch.stack)
+def _stack(tensors: Any, dim: int = 0) -> Any:
+    return _joined(torch.stack, tensors, dim, tensors[0].ndim + 1)
+
+
+def _joined(function: Any, tensors: Any, dim: int, ndim: int) -> Any:
+    """cat and stack. Operands are not broadcast."""
     layout = next(split_in(tensors)).spatial_layout
-    ndim = tensors[0].ndim
-    if dim % ndim == layout.dim(ndim):
+    at, old = axis_of(dim, ndim), layout.dim(tensors[0].ndim)
+    if function is torch.cat and at == old:
         raise NotImplementedError(
             "cat of split tensors along their split axis; call it on full_tensor()"
         )
+    rows = []
     for one in tensors:
-        if not isinstance(one, SpatialTensor) and one.shape[layout.axis] != layout.total:
-            raise ValueError(
-                f"cat of a split tensor of {layout.total} rows with one of {one.shape[layout.axis]}"
-            )
-    return run(torch.cat, tensors, dim)
+        if not isinstance(one, SpatialTensor):
+            if one.shape[layout.axis] != layout.total:
+                raise ValueError(
+                    f"{function.__name__} of a split tensor of {layout.total} rows with one of "
+                    f"{one.shape[layout.axis]}"
+                )
+            (value,) = replicated(layout.group, one)
+            assert value is not None
+            rows.append(own_rows(value, layout))
+        else:
+            rows.append(local(aligned(one, layout)))
+    shifted = layout.axis - (function is torch.stack and at > old)
+    return wrap(function(rows, at), Layout(layout.group, shifted, layout.lengths))
+
+
+# Random functions. Each call takes one number from the CPU's generator, so that generators that
+# begin alike stay alike on all processes, whatever rows they have.
+_RANDOM = "dropout alpha_dropout rrelu"
+_RANDOM_CHANNELS = "dropout1d dropout2d dropout3d feature_alpha_dropout"
+
+
+@implements_each(*functions_named(_RANDOM, torch, F))
+def _random(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Other numbers on each process."""
+    layout = next(split_in(*args, *kwargs.values())).spatial_layout
+    return _seeded(1 + layout.process, function, *args, **kwargs)
+
+
+@implements_each(*functions_named(_RANDOM_CHANNELS, F))
+def _random_channels(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """The same channels on all processes."""
+    return _seeded(0, function, *args, **kwargs)
+
+
+def _seeded(offset: int, function: Any, *args: Any, **kwargs: Any) -> Any:
+    x = next(split_in(*args, *kwargs.values()))
+    seed = int(torch.randint(1 << 62, ())) + offset
+    with torch.random.fork_rng([x.device] if x.is_cuda else []):
+        torch.manual_seed(seed)
+        return run(function, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Moves rows between the processes of a group, and sums values over them; differentiable.
+"""Exchange of rows and sums over the processes of a group, for autograd.
 
 All processes of a group call these functions in the same order, as they do any collective of
 torch.distributed. Each process knows all layouts, so no sizes are sent.
@@ -23,7 +23,7 @@ NO_ROWS: tuple[Rows, ...] = ()
 
 @lru_cache(maxsize=4096)
 def _plan(wanted: Wanted, layout: Layout) -> tuple[Plan, bool]:
-    """Whose rows each process gets, and whether any gets rows of another."""
+    """The owners of the rows that each process gets, and whether any gets rows of another."""
     plan = tuple(tuple(pieces(rows, layout)) for rows in wanted)
     others = any(owner not in (process, -1) for process, of in enumerate(plan) for owner, _ in of)
     return plan, others
@@ -35,10 +35,6 @@ def _format(x: Tensor) -> torch.memory_format:
         if x.ndim == ndim and not x.is_contiguous() and x.is_contiguous(memory_format=order):
             return order
     return torch.contiguous_format
-
-
-def _flat(rows: Tensor, order: torch.memory_format) -> Tensor:
-    return rows.contiguous(memory_format=order).as_strided((rows.numel(),), (1,))
 
 
 def _sizes(x: Tensor, axis: int, count: int) -> list[int]:
@@ -55,12 +51,12 @@ def _all_to_all(
     x: Tensor, layout: Layout, out: Sequence[Sequence[Tensor]], counts: Sequence[Sequence[int]]
 ) -> tuple[Any, list[Iterator[Tensor]]]:
     """Begins to send `out`, tensors of rows for each process; returns what to wait for, and as many
-    tensors of `counts` rows as come from each. `x` has their type, other sizes, and memory order.
-    """
-    order, axis = _format(x), layout.dim(x.ndim)
+    contiguous tensors of `counts` rows as come from each. `x` has their type and other sizes."""
+    axis = layout.dim(x.ndim)
     shapes = [[_sizes(x, axis, count) for count in of] for of in counts]
     sizes = [[torch.Size(shape).numel() for shape in of] for of in shapes]
-    sent = [_flat(rows, order) for of in out for rows in of]
+    # In logical order: processes may have unlike strides, those without rows any.
+    sent = [rows.contiguous().view(-1) for of in out for rows in of]
     came = x.new_empty(sum(sum(of) for of in sizes))
     # Bytes, because not every backend knows every type.
     work = dist.all_to_all_single(
@@ -72,12 +68,7 @@ def _all_to_all(
         async_op=True,
     )
     flat = iter(came.split([size for of in sizes for size in of]))
-    return work, [iter([_shaped(next(flat), shape, order) for shape in of]) for of in shapes]
-
-
-def _shaped(flat: Tensor, shape: Sequence[int], order: torch.memory_format) -> Tensor:
-    strides = torch.empty(shape, device="meta", memory_format=order).stride()
-    return flat.as_strided(shape, strides, flat.storage_offset())
+    return work, [iter([next(flat).view(shape) for shape in of]) for of in shapes]
 
 
 def start_rows(
@@ -108,7 +99,7 @@ def start_rows(
             if owner == me:
                 parts.append(own(rows))
             elif owner >= 0:
-                parts.append(next(came[owner]))
+                parts.append(next(came[owner]).contiguous(memory_format=_format(x)))
             else:
                 parts.append(zeros(x, axis, rows[1] - rows[0]).fill_(value))
         if not parts:
@@ -151,7 +142,7 @@ def return_rows(g: Tensor, layout: Layout, wanted: Wanted) -> Tensor:
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """That of torch, with a type: second derivatives raise an error."""
+    """torch.autograd.function.once_differentiable with types: second derivatives raise an error."""
     found: Callable[..., Any] = _once(backward)
     return found
 
@@ -180,7 +171,7 @@ class _Return(Function):
 
 
 def collect(x: Tensor, layout: Layout, wanted: Wanted, value: float = 0.0) -> Tensor:
-    """`collect_rows` for autograd. Where each process wants its own rows, `x` itself."""
+    """`collect_rows` for autograd. Where each process wants its local rows, `x` itself."""
     if wanted == tuple((rows,) for rows in layout.owned):
         return x
     return _Collect.apply(x, layout, wanted, value)
@@ -196,7 +187,8 @@ def without_rows(
     x: Tensor, axis: int, function: Callable[[Tensor], Tensor], rows: int = 1
 ) -> Tensor:
     """The result of `function` on a process that has no rows of it: of the sizes that `rows` rows
-    of `x` have, with none along `axis`, and in autograd's graph as on all processes."""
+    of `x` have, with none along `axis`. It is part of the autograd graph, so that backward takes
+    the same collectives on all processes."""
     probe = torch.empty(_sizes(x, x.ndim + axis, rows), dtype=x.dtype, device="meta")
     shape = list(function(probe).shape)
     shape[axis] = 0
@@ -205,12 +197,13 @@ def without_rows(
 
 @lru_cache(maxsize=256)
 def constant(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A tensor, copied to the device once, as each copy waits for all that it computes."""
-    return torch.tensor(values, dtype=dtype, device=device)
+    """A tensor that is kept: a copy from the host synchronizes with the device."""
+    with torch.inference_mode(False):  # for autograd too
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 class _Whole(Function):
-    """All rows on each process; so has it the gradient, of which each takes its own rows."""
+    """All rows on each process. Each process has the whole gradient and takes its local rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layout: Layout) -> Tensor:
@@ -220,6 +213,7 @@ class _Whole(Function):
         return rows.clone() if rows is x or rows._is_view() else rows
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         return own_rows(g, ctx.layout), None
 
@@ -244,6 +238,7 @@ class _SumOfGradients(Function):
         return tuple(value.view_as(value) for value in values)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         return (None, *sum_over(grads, ctx.group))
 
@@ -276,7 +271,7 @@ def replicated(group: Any, *values: Tensor | None) -> tuple[Tensor | None, ...]:
 
 
 class _Sum(Function):
-    """The sum over all processes, which each has whole: so has it the gradient."""
+    """An all-reduce. Each process has the gradient of the sum, which is that of its own term."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, group: Any) -> Tensor:
@@ -285,6 +280,7 @@ class _Sum(Function):
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         return g, None
 

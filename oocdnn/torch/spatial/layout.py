@@ -1,4 +1,4 @@
-"""Which rows of a tensor's axis lie on which process of a group."""
+"""The split of a tensor's axis over the processes of a group."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -2,16 +2,44 @@
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oocdnn.torch.spatial.elementwise import aligned
 from oocdnn.torch.spatial.exchange import summed
-from oocdnn.torch.spatial.tensor import implements_each, local, named, plainly, split_in, wrap
+from oocdnn.torch.spatial.layout import Layout
+from oocdnn.torch.spatial.operands import aligned
+from oocdnn.torch.spatial.reductions import HALVES
+from oocdnn.torch.spatial.tensor import (
+    functions_named,
+    implements_each,
+    layout_of,
+    local,
+    split_in,
+    without_dispatch,
+    wrap,
+)
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _checked(function: Any, reduction: str, options: dict[str, Any]) -> None:
+    known = (*_REDUCTIONS, "batchmean") if function is F.kl_div else _REDUCTIONS
+    if reduction not in known:
+        raise ValueError(f"{reduction} is no reduction of {function.__name__}: {', '.join(known)}")
+    if options.get("size_average") is not None or options.get("reduce") is not None:
+        raise NotImplementedError(
+            f"{function.__name__} of split tensors with size_average or reduce; say reduction"
+        )
+
+
+def _summed(values: Tensor, layout: Layout) -> Tensor:
+    """Over all processes, and of halves in float32."""
+    return summed(values.sum(dtype=torch.float32 if values.dtype in HALVES else None), layout.group)
 
 
 @implements_each(
-    *named(
+    *functions_named(
         "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
         "binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss kl_div",
         F,
@@ -20,25 +48,27 @@ from oocdnn.torch.spatial.tensor import implements_each, local, named, plainly, 
 def _of_elements(
     function: Any, input: Any, target: Any, *args: Any, reduction: str = "mean", **kwargs: Any
 ) -> Any:
-    if args or kwargs.get("size_average") is not None or kwargs.get("reduce") is not None:
-        raise NotImplementedError(
-            f"{function.__name__} of split tensors takes its options by keyword, and neither "
-            "size_average nor reduce"
-        )
+    if args:
+        raise NotImplementedError(f"{function.__name__} of split tensors: its options by keyword")
+    _checked(function, reduction, kwargs)
     layout = next(split_in(input, target)).spatial_layout
     kwargs = {name: aligned(value, layout) for name, value in kwargs.items()}
     rows = [aligned(value, layout) for value in (input, target)]
-    with plainly():
+    with without_dispatch():
         found = function(*rows, reduction="none", **kwargs)
-    if reduction == "none":
-        return wrap(found, layout)
-    total = summed(found.sum(), layout.group)
-    if reduction == "sum":
-        return total
-    count = layout.whole(found.shape).numel()
-    if reduction == "batchmean":
-        count = found.shape[0]
-    return total / count
+        if reduction == "none":
+            return wrap(found, layout)
+        total = _summed(found, layout)
+        if (
+            reduction == "mean"
+            and function in (F.mse_loss, F.l1_loss)
+            and kwargs.get("weight") is not None
+        ):
+            total = total / _summed(kwargs["weight"].expand_as(found), layout)
+        elif reduction != "sum":
+            whole = layout.whole(found.shape)
+            total = total / (whole[0] if reduction == "batchmean" else whole.numel())
+        return total.to(found.dtype)
 
 
 @implements_each(F.cross_entropy, F.nll_loss)
@@ -46,11 +76,8 @@ def _of_classes(
     function: Any, input: Any, target: Any, weight: Tensor | None = None, size_average: Any = None,
     ignore_index: int = -100, reduce: Any = None, reduction: str = "mean", **kwargs: Any,
 ) -> Any:  # fmt: skip
-    if size_average is not None or reduce is not None:
-        raise NotImplementedError(
-            f"{function.__name__} of split tensors with size_average or reduce"
-        )
-    layout = input.spatial_layout
+    _checked(function, reduction, {"size_average": size_average, "reduce": reduce})
+    layout = layout_of(input, function)
     if layout.dim(input.ndim) < 2:
         raise NotImplementedError(
             f"{function.__name__} of a tensor that is split along its classes"
@@ -61,12 +88,17 @@ def _of_classes(
         options["ignore_index"] = ignore_index
     if reduction == "none":
         return wrap(function(rows, own, reduction="none", **options), layout)
-    total = function(rows, own, reduction="sum", **options)
-    if reduction == "sum":
-        return summed(total, layout.group)
+    wide = rows.float() if rows.dtype in HALVES else rows
+    if weight is not None:
+        options["weight"] = weight.to(wide.dtype)
     if own.is_floating_point():
-        return summed(total, layout.group) / (layout.whole(rows.shape).numel() // rows.shape[1])
-    return summed(total, layout.group) / summed(_weights(own, weight, ignore_index), layout.group)
+        own = own.to(wide.dtype)
+    total = summed(function(wide, own, reduction="sum", **options), layout.group)
+    if reduction == "mean" and own.is_floating_point():
+        total = total / (layout.whole(rows.shape).numel() // rows.shape[1])
+    elif reduction == "mean":
+        total = total / summed(_weights(own, weight, ignore_index), layout.group)
+    return total.to(rows.dtype)
 
 
 def _weights(target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor:

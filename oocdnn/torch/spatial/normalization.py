@@ -57,10 +57,9 @@ class _Columns:
             return x
         return x.reshape(1, self.count, x.numel() // max(self.count, 1))
 
-    def to_units(self, values: Tensor, pieces: int) -> Tensor:
-        """From a value for each column, or for `pieces` of each sample and channel, to (units,
-        values of a unit)."""
-        values = values.view(self.samples, self.channels, pieces)
+    def to_units(self, values: Tensor) -> Tensor:
+        """From a value for each column to (units, values of the columns of a unit)."""
+        values = values.view(self.samples, self.channels, self.pieces)
         if self.groups:
             return values.reshape(self.samples * self.groups, -1)
         return values.transpose(0, 1).reshape(self.channels, -1)
@@ -71,9 +70,12 @@ class _Columns:
             return values.repeat_interleave(self.count // max(len(values), 1))
         return self.from_channels(values)
 
-    def of_pieces(self, values: Tensor) -> Tensor:
-        """Sums of the values of columns over the pieces: (sample, channel)."""
-        return values.view(self.samples, self.channels, self.pieces).sum(2)
+    def summed(self, values: Tensor) -> Tensor:
+        """Sums of the values of columns: (sample, channel), or (1, channel) where statistics are of
+        channels. The same sizes on all processes, whatever the memory order of their rows."""
+        over = (2,) if self.groups else (0, 2)
+        sums = values.view(self.samples, self.channels, self.pieces).sum(over)
+        return sums.view(-1, self.channels)
 
     def from_channels(self, values: Tensor) -> Tensor:
         shape = (self.samples, self.channels, self.pieces)
@@ -100,7 +102,7 @@ def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
     return mean.double(), variance.double()
 
 
-def _together(
+def _combined(
     means: Tensor, variances: Tensor, shares: Tensor | float, dim: int
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance of the union of sets with these and with shares of the elements."""
@@ -111,15 +113,13 @@ def _together(
 
 def _statistics(x: Tensor, columns: _Columns, layout: Layout) -> tuple[Tensor, Tensor]:
     """Mean and variance of each unit over all processes."""
-    means, variances = (
-        columns.to_units(value, columns.pieces) for value in _moments(columns.of(x))
-    )
-    own = torch.stack(_together(means, variances, 1 / max(means.shape[1], 1), 1))
+    means, variances = (columns.to_units(value) for value in _moments(columns.of(x)))
+    own = torch.stack(_combined(means, variances, 1 / max(means.shape[1], 1), 1))
     every = torch.empty((len(layout.lengths), *own.shape), dtype=own.dtype, device=own.device)
     dist.all_gather(list(every.unbind()), own, group=layout.group)
     shares = tuple(length / layout.total for length in layout.lengths)
     weights = constant(shares, own.dtype, own.device)
-    return _together(every[:, 0], every[:, 1], weights[:, None], 0)
+    return _combined(every[:, 0], every[:, 1], weights[:, None], 0)
 
 
 def _shape(x: Tensor) -> list[int]:
@@ -176,10 +176,13 @@ class _Normalize(Function):
         y = F.batch_norm(columns.of(x), mean, variance, scale, shift, training=False, eps=eps)
         ctx.save_for_backward(x, weight, mean, (variance + eps).rsqrt())
         ctx.layout, ctx.columns = layout, columns
+        ctx.parameter_type = next((v.dtype for v in (weight, bias) if v is not None), x.dtype)
         ctx.mark_non_differentiable(*units)
         ctx.set_materialize_grads(False)
-        # Not a view, which could not be changed in place.
-        return y if y.shape == x.shape else y.resize_(x.shape), *units
+        if y.shape != x.shape:
+            # In place: views that a custom function returns cannot be modified in place later.
+            y.resize_(x.shape)
+        return y, *units
 
     @staticmethod
     @once_differentiable
@@ -192,13 +195,16 @@ class _Normalize(Function):
             dy = dy.contiguous()
         xs, dys = columns.of(x), columns.of(dy)
         # One collective serves both gradients: sums for each sample and channel.
-        sums = torch.stack([columns.of_pieces(value) for value in _sums(dys, xs, mean, invstd)])
+        sums = torch.stack([columns.summed(value) for value in _sums(dys, xs, mean, invstd)])
         dist.all_reduce(sums, group=layout.group)
         dx = dw = db = None
         if ctx.needs_input_grad[0]:
             dx = _input_gradient(dys, xs, mean, invstd, weight, sums, columns, layout).view(x.shape)
-        if weight is not None:
-            db, dw = sums.sum(1).to(weight.dtype)
+        per_channel = sums.sum(1)
+        if ctx.needs_input_grad[1]:
+            dw = per_channel[1].to(ctx.parameter_type)
+        if ctx.needs_input_grad[2]:
+            db = per_channel[0].to(ctx.parameter_type)
         return dx, dw, db, None, None, None
 
 
@@ -215,7 +221,8 @@ def _input_gradient(
         dy = dy * columns.from_channels(weight).to(dy.dtype).view(_shape(x))
         sums = sums * weight
         scale = None
-    units = [columns.to_units(value, 1).sum(1) for value in sums]
+    units = [value.view(-1, value.shape[1] // max(columns.groups, 1)) for value in sums]
+    units = [unit.sum(1) if columns.groups else unit.reshape(-1) for unit in units]
     rows = layout.lengths[layout.process]
     count = x.numel() // len(units[0]) // rows * layout.total
     whole = columns.from_units(units[0]), columns.from_units(units[1])
@@ -244,7 +251,7 @@ def _update(running: Tensor | None, value: Tensor, momentum: float) -> None:
             running.mul_(1 - momentum).add_(value.to(running.dtype), alpha=momentum)
 
 
-@implements(F.batch_norm, torch.batch_norm)
+@implements(F.batch_norm)
 def _batch_norm(
     input: Any, running_mean: Tensor | None, running_var: Tensor | None,
     weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
@@ -257,6 +264,10 @@ def _batch_norm(
         y = F.batch_norm(rows, running_mean, running_var, weight, bias, False, momentum, eps)
         return wrap(y, layout)
     y, mean, variance, count = _normalized(input, weight, bias, eps, 0)
+    if count == 1:
+        raise ValueError(
+            f"batch_norm needs several values for each channel in training, has {count}"
+        )
     _update(running_mean, mean, momentum)
     _update(running_var, variance * (count / max(count - 1, 1)), momentum)
     return y
@@ -285,6 +296,7 @@ def _group_norm(
 ) -> Any:  # fmt: skip
     if input.shape[1] % num_groups:
         raise ValueError(f"{input.shape[1]} channels are not divisible into {num_groups} groups")
-    # As autocast has it.
-    x = input.float() if torch.is_autocast_enabled(input.device.type) else input
+    # The rule of autocast on GPUs.
+    widened = input.is_cuda and torch.is_autocast_enabled("cuda")
+    x = input.float() if widened else input
     return _normalized(x, weight, bias, eps, num_groups)[0]

@@ -68,16 +68,14 @@ def from_local(rows: Tensor, axis: int, group: Any = None) -> SpatialTensor:
     """
     group = _group(group)
     axis = _axis(axis, rows.ndim)
-    sizes = torch.tensor(rows.shape, device=rows.device)
-    every = [torch.empty_like(sizes) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(every, sizes, group=group)
-    shapes = [tuple(shape.tolist()) for shape in every]
-    others = {
-        tuple(s for dim, s in enumerate(shape) if dim != rows.ndim + axis) for shape in shapes
-    }
-    if len(others) > 1:
+    own = (tuple(rows.shape), str(rows.dtype), rows.requires_grad)
+    every: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(every, own, group=group)
+    shapes = [shape for shape, *_ in every]
+    others = {(*shape[: axis or None], *shape[axis:][1:]) for shape in shapes}
+    if len(others) > 1 or len({tuple(other) for _, *other in every}) > 1:
         raise ValueError(
-            f"parts of a tensor that is split along axis {axis} have the sizes {shapes}"
+            f"parts of a tensor that is split along axis {axis} differ in more than rows: {every}"
         )
     return share(rows, Layout(group, axis, tuple(shape[axis] for shape in shapes)))
 

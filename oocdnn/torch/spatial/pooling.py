@@ -9,8 +9,8 @@ from torch import Tensor
 
 from oocdnn.torch.spatial.exchange import NO_ROWS, collect, constant, without_rows
 from oocdnn.torch.spatial.layout import Layout
-from oocdnn.torch.spatial.reductions import adaptive_mean
-from oocdnn.torch.spatial.tensor import SpatialTensor, implements_each, local, named, wrap
+from oocdnn.torch.spatial.reductions import mean
+from oocdnn.torch.spatial.tensor import SpatialTensor, functions_named, implements_each, local, wrap
 from oocdnn.torch.spatial.windows import Window
 
 
@@ -71,6 +71,8 @@ def _pooled(
     at = _at(x, rank, name)
     taps, padding, dilation = (_numbers(v, rank) for v in (taps, padding, dilation))
     stride = _numbers(stride, rank) if stride else taps
+    if any(2 * pad > taken for pad, taken in zip(padding, taps, strict=True)):
+        raise ValueError(f"{name} with the padding {padding}: more than half of the window {taps}")
     length = x.spatial_layout.total
     window = _window(taps[at], stride[at], padding[at], dilation[at], length, ceil_mode)
     rows, outputs = _collected(x, window, value)
@@ -84,7 +86,7 @@ def _pooled(
     return without_rows(rows, outputs.axis, of, window.reach), outputs, window
 
 
-@implements_each(*named("max_pool1d max_pool2d max_pool3d", F, torch))
+@implements_each(*functions_named("max_pool1d max_pool2d max_pool3d", F, torch))
 def _max_pool(
     function: Any, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
     dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
@@ -98,11 +100,13 @@ def _max_pool(
         return found
 
     windows = kernel_size, stride, padding, dilation
-    y, outputs, _ = _pooled(input, name, *windows, ceil_mode, -torch.inf, pool)
+    floating = input.dtype.is_floating_point
+    least = -torch.inf if floating else torch.iinfo(input.dtype).min
+    y, outputs, _ = _pooled(input, name, *windows, ceil_mode, least, pool)
     return wrap(y, outputs)
 
 
-@implements_each(*named("avg_pool1d avg_pool2d avg_pool3d", F))
+@implements_each(*functions_named("avg_pool1d avg_pool2d avg_pool3d", F))
 def _avg_pool(
     function: Any, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
@@ -138,18 +142,11 @@ def _factors(window: Window, margin: int, length: int) -> list[float]:
 
 @implements_each(F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
 def _adaptive(function: Any, input: Any, output_size: Any) -> Tensor:
-    return adaptive_mean(function, input, output_size, _rank(function.__name__))
-
-
-@implements_each(F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)
-def _adaptive_max(
-    function: Any, input: Any, output_size: Any, return_indices: bool = False
-) -> Tensor:
     rank = _rank(function.__name__)
-    if return_indices or any(size != 1 for size in _numbers(output_size, rank)):
+    if any(size != 1 for size in _numbers(output_size, rank)):
         raise NotImplementedError(
-            f"{function.__name__} of a split tensor to {output_size}, or with indices: only to 1 "
-            "along each axis; call it on full_tensor()"
+            f"{function.__name__} of a split tensor to {output_size}: only to 1 along each axis; "
+            "call it on full_tensor()"
         )
-    found: Tensor = torch.amax(input, tuple(range(-rank, 0)), keepdim=True)
+    found: Tensor = mean(input, tuple(range(-rank, 0)), True)
     return found

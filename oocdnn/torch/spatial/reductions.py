@@ -8,18 +8,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oocdnn.torch.spatial.exchange import summed
+from oocdnn.torch.spatial.exchange import once_differentiable, summed
 from oocdnn.torch.spatial.layout import Layout
-from oocdnn.torch.spatial.tensor import SpatialTensor, implements, implements_each, local, wrap
+from oocdnn.torch.spatial.tensor import (
+    SpatialTensor,
+    axis_of,
+    implements,
+    implements_each,
+    local,
+    wrap,
+)
 
-_HALVES = (torch.float16, torch.bfloat16)
+HALVES = (torch.float16, torch.bfloat16)
 
 
 def _dims(dim: Any, ndim: int) -> tuple[int, ...]:
-    if dim is None or dim == ():
-        return tuple(range(ndim))
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
-    return tuple(d % ndim for d in given)
+    given = (dim,) if isinstance(dim, int) else tuple(dim or ())
+    return tuple(axis_of(d, ndim) for d in given) or tuple(range(ndim))
 
 
 def _kept(value: Tensor, layout: Layout, dims: Sequence[int], ndim: int, keepdim: bool) -> Any:
@@ -35,54 +40,62 @@ def _sum(x: SpatialTensor, dim: Any, keepdim: bool, dtype: Any, mean: bool) -> A
         of = torch.mean if mean else torch.sum
         return _kept(of(rows, dims, keepdim, dtype=dtype), layout, dims, rows.ndim, keepdim)
     found = dtype or rows.dtype
-    wide = torch.float32 if found in _HALVES else dtype
+    wide = torch.float32 if found in HALVES else dtype
     total = summed(rows.sum(dims, keepdim, dtype=wide), layout.group)
     if mean:
         whole = layout.whole(rows.shape)
         total = total / torch.Size(whole[d] for d in dims).numel()
-    return total.to(found) if wide is torch.float32 and found in _HALVES else total
+    return total.to(found) if wide is torch.float32 and found in HALVES else total
 
 
 @implements(torch.sum, torch.Tensor.sum)
-def _sum_of(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return _sum(input, dim, keepdim, dtype, mean=False)
+def _sum_of(
+    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None
+) -> Any:
+    return _sum(input, axis if dim is None else dim, keepdim, dtype, mean=False)
 
 
 @implements(torch.mean, torch.Tensor.mean)
-def _mean_of(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return _sum(input, dim, keepdim, dtype, mean=True)
-
-
-def adaptive_mean(function: Any, x: SpatialTensor, size: Any, rank: int) -> Tensor:
-    """An adaptive average pool to one element; to others only where that leaves the split axis."""
-    sizes = (size,) * rank if isinstance(size, int) else tuple(size)
-    if any(s != 1 for s in sizes):
-        raise NotImplementedError(
-            f"{function.__name__} of a split tensor to {sizes}: only to 1 along each axis; call it "
-            "on full_tensor()"
-        )
-    found: Tensor = _sum(x, tuple(range(-rank, 0)), True, None, mean=True)
-    return found
+def mean(
+    input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None
+) -> Any:
+    """That of the whole tensor."""
+    return _sum(input, axis if dim is None else dim, keepdim, dtype, mean=True)
 
 
 class _Extreme(torch.autograd.Function):
-    """The largest or smallest of all processes' values. The gradient goes to the processes that
-    have it, in equal parts."""
+    """The largest or smallest elements along dimensions that contain the split axis. Equal ones
+    share the gradient, as in torch.amax."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, group: Any, op: Any) -> Tensor:
-        found = value.clone(memory_format=torch.contiguous_format)
+    def forward(
+        ctx: Any, x: Tensor, dims: Sequence[int], keepdim: bool, group: Any, op: Any
+    ) -> Any:
+        largest = op == dist.ReduceOp.MAX
+        of = torch.amax if largest else torch.amin
+        if x.numel():
+            found = of(x, dims, True)
+        else:  # what changes no extreme
+            info = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
+            shape = [1 if dim in dims else size for dim, size in enumerate(x.shape)]
+            found = x.new_full(shape, info.min if largest else info.max)
+        found = found.contiguous()
+        undefined = found.isnan().to(torch.uint8)
+        dist.all_reduce(undefined, dist.ReduceOp.MAX, group=group)
         dist.all_reduce(found, op, group=group)
-        ctx.group = group
-        ctx.save_for_backward(value == found)
-        return found
+        found.masked_fill_(undefined.bool(), torch.nan) if x.is_floating_point() else found
+        ctx.save_for_backward(x == found)
+        ctx.dims, ctx.group = dims, group
+        shape = [size for dim, size in enumerate(found.shape) if keepdim or dim not in dims]
+        return found.view(shape).clone()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        (has,) = ctx.saved_tensors
-        count = has.to(torch.int32)
+        (chosen,) = ctx.saved_tensors
+        count = chosen.sum(ctx.dims, keepdim=True)
         dist.all_reduce(count, group=ctx.group)
-        return g * has / count, None, None
+        return g.view(count.shape) / count * chosen, None, None, None, None
 
 
 @implements_each(torch.amax, torch.amin, torch.Tensor.amax, torch.Tensor.amin)
@@ -91,18 +104,8 @@ def _extreme(function: Any, input: Any, dim: Any = (), keepdim: bool = False) ->
     dims = _dims(dim, rows.ndim)
     if layout.dim(rows.ndim) not in dims:
         return _kept(function(rows, dims, keepdim), layout, dims, rows.ndim, keepdim)
-    largest = function.__name__ == "amax"
-    if not rows.shape[layout.axis]:  # what changes no extreme
-        info = torch.finfo(rows.dtype) if rows.is_floating_point() else torch.iinfo(rows.dtype)
-        lowest, highest = (
-            (-torch.inf, torch.inf) if rows.is_floating_point() else (info.min, info.max)
-        )
-        fill = lowest if largest else highest
-        sizes = list(rows.shape)
-        sizes[layout.axis] = 1
-        rows = rows.new_full(sizes, fill)
-    op = dist.ReduceOp.MAX if largest else dist.ReduceOp.MIN
-    return _Extreme.apply(function(rows, dims, keepdim), layout.group, op)
+    op = dist.ReduceOp.MAX if function.__name__ == "amax" else dist.ReduceOp.MIN
+    return _Extreme.apply(rows, dims, keepdim, layout.group, op)
 
 
 @implements_each(torch.max, torch.min, torch.Tensor.max, torch.Tensor.min)
@@ -116,7 +119,9 @@ def _max(function: Any, input: Any, *more: Any, **options: Any) -> Any:
 
 
 @implements_each(torch.all, torch.any, torch.Tensor.all, torch.Tensor.any)
-def _all(function: Any, input: Any) -> Tensor:
+def _all(function: Any, input: Any, *more: Any, **options: Any) -> Tensor:
+    if more or options:
+        raise NotImplementedError(f"{function.__name__} of split tensors along an axis")
     found = function(local(input)).to(torch.int32)
     op = dist.ReduceOp.MIN if function.__name__ == "all" else dist.ReduceOp.MAX
     dist.all_reduce(found, op, group=input.spatial_layout.group)

@@ -17,7 +17,7 @@ from oocdnn.torch.spatial.layout import Layout
 Handler = Callable[..., Any]
 
 _TABLE: dict[Any, Handler] = {}
-plainly = torch._C.DisableTorchFunctionSubclass  # functions compute on own rows within
+without_dispatch = torch._C.DisableTorchFunctionSubclass  # functions compute on local rows within
 
 
 def implements(*functions: Any) -> Callable[[Handler], Handler]:
@@ -45,12 +45,12 @@ def _of(handler: Handler, function: Any) -> Handler:
     return lambda *args, **kwargs: handler(function, *args, **kwargs)
 
 
-def named(names: str, *owners: Any) -> Iterator[Any]:
-    """The functions with these names of each owner that has one."""
-    for owner in owners:
-        for name in names.split():
-            if hasattr(owner, name):
-                yield getattr(owner, name)
+def functions_named(names: str, *owners: Any) -> Iterator[Any]:
+    """The functions with these names, of each owner that has one; at least one does."""
+    for name in names.split():
+        found = [getattr(owner, name) for owner in owners if hasattr(owner, name)]
+        # torch.float and torch.cuda, say, are a type and a module.
+        yield from (one for one in found if callable(one) or hasattr(one, "__get__"))
 
 
 class SpatialTensor(torch.Tensor):
@@ -70,11 +70,11 @@ class SpatialTensor(torch.Tensor):
         if handler is None:
             name = getattr(func, "__name__", str(func))
             if name == "__get__":
-                name = f"the attribute {getattr(func.__self__, '__name__', '')}"
+                name = f"Tensor.{getattr(func.__self__, '__name__', '')}"
             raise NotImplementedError(
-                f"oocdnn.torch.spatial has no {name} of split tensors; "
-                "call it on full_tensor(), which has the whole tensor on each process, or, "
-                "if each row's result depends on that row alone, by spatial.pointwise"
+                f"oocdnn.torch.spatial does not implement {name} for split tensors; call it on "
+                "full_tensor(), which is the whole tensor on each process, or, if each row of the "
+                "result depends on the same row of the operands only, by spatial.pointwise"
             )
         return handler(*args, **(kwargs or {}))
 
@@ -94,8 +94,8 @@ class SpatialTensor(torch.Tensor):
 
 
 def local(x: Tensor) -> Tensor:
-    """The own rows as a plain tensor over the same memory."""
-    with plainly():
+    """The local rows as a plain tensor over the same memory."""
+    with without_dispatch():
         return x.as_subclass(torch.Tensor)
 
 
@@ -115,10 +115,27 @@ def wrap(rows: Tensor, layout: Layout) -> SpatialTensor:
 
 def share(rows: Tensor, layout: Layout) -> SpatialTensor:
     """A split tensor of which this process has `rows`, over their memory."""
-    with plainly():
+    with without_dispatch():
         found: Any = rows.as_subclass(SpatialTensor)
     found.spatial_layout = layout
     return found  # type: ignore[no-any-return]
+
+
+def layout_of(x: Any, function: Any) -> Layout:
+    """The layout of an operand that has to be split. Raises TypeError for others."""
+    if not isinstance(x, SpatialTensor):
+        raise TypeError(
+            f"{function.__name__} of a plain tensor with a split one: split its first operand too, "
+            "or call it on full_tensor()"
+        )
+    return x.spatial_layout
+
+
+def axis_of(dim: int, ndim: int) -> int:
+    """A dimension, counted from the first. Raises IndexError as torch does."""
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"dimension {dim} of a tensor of {ndim} dimensions")
+    return dim % ndim
 
 
 def split_in(*values: Any) -> Iterator[SpatialTensor]:

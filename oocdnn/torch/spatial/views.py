@@ -4,23 +4,24 @@ from typing import Any
 
 import torch
 
-from oocdnn.torch.spatial.elementwise import aligned
 from oocdnn.torch.spatial.layout import Layout
+from oocdnn.torch.spatial.operands import aligned
 from oocdnn.torch.spatial.tensor import (
     SpatialTensor,
+    axis_of,
+    functions_named,
     implements,
     implements_each,
     local,
-    named,
-    plainly,
     share,
+    without_dispatch,
     wrap,
 )
 
 
 @implements(torch.Tensor.shape.__get__, torch.Tensor.size)
 def _size(x: Any, dim: int | None = None) -> Any:
-    with plainly():
+    with without_dispatch():
         shape = torch.Tensor.size(x)
     whole = x.spatial_layout.whole(shape)
     return whole if dim is None else whole[dim]
@@ -43,42 +44,43 @@ is_nested output_nr _version names retains_grad is_mps is_xla is_xpu
 
 
 @implements_each(
-    *(attribute.__get__ for attribute in named(_ATTRIBUTES, torch.Tensor)),
+    *(attribute.__get__ for attribute in functions_named(_ATTRIBUTES, torch.Tensor)),
     torch.Tensor.requires_grad.__set__,
-    *named(
+    *functions_named(
         "dim ndimension element_size is_floating_point is_complex is_signed get_device is_pinned "
-        "is_inference new_zeros new_ones new_empty new_full new_tensor __hash__ retain_grad "
+        "is_contiguous is_inference new_zeros new_ones new_empty new_full new_tensor __hash__ "
+        "retain_grad "
         "register_hook register_post_accumulate_grad_hook",
         torch.Tensor,
     ),
-    *named("is_floating_point is_complex is_tensor is_inference", torch),
+    *functions_named("is_floating_point is_complex is_tensor is_inference", torch),
 )
 def _attribute(function: Any, *args: Any, **kwargs: Any) -> Any:
-    with plainly():
+    with without_dispatch():
         return function(*args, **kwargs)
 
 
 @implements(torch.Tensor.grad.__get__)
 def _grad(x: Any) -> Any:
-    with plainly():
+    with without_dispatch():
         grad = x.grad
     return None if grad is None else share(grad, x.spatial_layout)
 
 
 @implements(torch.Tensor.grad.__set__)
 def _set_grad(x: Any, value: Any) -> None:
-    with plainly():
+    with without_dispatch():
         x.grad = None if value is None else aligned(value, x.spatial_layout)
 
 
 @implements(torch.Tensor.backward)
 def _backward(x: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
-    with plainly():
+    with without_dispatch():
         torch.Tensor.backward(x, _gradient_of(x, gradient), *args, **kwargs)
 
 
 def _gradient_of(output: Any, gradient: Any) -> Any:
-    """The own rows of a gradient of `output`."""
+    """The local rows of a gradient of `output`."""
     if not isinstance(output, SpatialTensor):
         return gradient
     if gradient is None:
@@ -105,7 +107,7 @@ def _autograd(function: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
     grads = [grads] if grads is None or isinstance(grads, torch.Tensor) else list(grads)
     grads = grads * len(found) if len(grads) == 1 else grads
     given[names[-1]] = [_gradient_of(*pair) for pair in zip(found, grads, strict=True)]
-    with plainly():
+    with without_dispatch():
         results = function(found, **given)
     if results is None:
         return None
@@ -134,33 +136,53 @@ unbind unflatten flatten expand __getitem__ tensor_split
 """
 
 
-@implements_each(*named(_VIEWS, torch, torch.Tensor))
+@implements_each(*functions_named(_VIEWS, torch, torch.Tensor))
 def _view(function: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Applies the function to two empty tensors that differ in the number of rows, which shows
     where the split axis is in each result."""
     layout: Layout = x.spatial_layout
     shape = list(_size(x))
-    probes = []
-    for more in (0, 1):
-        shape[layout.axis] = layout.total + more
-        with plainly():
-            probes.append(function(torch.empty(shape, device="meta"), *args, **kwargs))
+    if function.__name__ == "squeeze":  # dimensions of one element in the whole tensor
+        given = kwargs.get("dim", args[0] if args else tuple(range(len(shape))))
+        dims = [axis_of(d, len(shape)) for d in (given if isinstance(given, tuple) else (given,))]
+        args, kwargs = (tuple(d for d in dims if shape[d] == 1),), {}
+    probes = [_probed(function, shape, layout.axis, more, args, kwargs) for more in (0, 1)]
     alone = isinstance(probes[0], torch.Tensor)
-    first, second = ([one] if alone else list(one) for one in probes)
-    axes = [_axis_between(*pair, layout.total) for pair in zip(first, second, strict=False)]
+    first, second = ([one] if alone or one is None else list(one) for one in probes)
+    axes = [
+        None if b is None else _axis_between(a, b, layout.total)
+        for a, b in zip(first, second, strict=False)
+    ]
     if len(first) != len(second) or None in axes:
         raise NotImplementedError(
             f"{function.__name__} of a split tensor that changes its split axis "
-            f"{layout.dim(len(shape))}; call it on full_tensor()"
+            f"{layout.dim(len(shape))}, or names its length; call it on full_tensor()"
         )
-    with plainly():
+    with without_dispatch():
         found = function(local(x), *args, **kwargs)
-    wrapped = [
-        wrap(one, Layout(layout.group, axis, layout.lengths))
-        for one, axis in zip([found] if alone else found, axes, strict=True)
-        if axis is not None
-    ]
+    results = [found] if alone else list(found)
+    wrapped = []
+    for one, like, axis in zip(results, first, axes, strict=True):
+        assert axis is not None
+        expected = list(like.shape)
+        expected[axis] = layout.lengths[layout.process]
+        if list(one.shape) != expected:
+            raise AssertionError(f"{function.__name__} gave {tuple(one.shape)}, not {expected}")
+        wrapped.append(wrap(one, Layout(layout.group, axis, layout.lengths)))
     return wrapped[0] if alone else type(found)(wrapped)
+
+
+def _probed(function: Any, shape: list[int], axis: int, more: int, args: Any, kwargs: Any) -> Any:
+    """The result for a tensor without memory, of some more rows; None where torch refuses those."""
+    sizes = list(shape)
+    sizes[axis] += more
+    with without_dispatch():
+        try:
+            return function(torch.empty(sizes, device="meta"), *args, **kwargs)
+        except RuntimeError:
+            if not more:
+                raise
+            return None
 
 
 def _axis_between(first: Any, second: Any, total: int) -> int | None:

@@ -49,7 +49,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Spread:
+class TransposedWindow:
     """The reverse of a window, in transposed convolutions and in gradients of inputs: input row `i`
     adds to the output rows i * stride - before + tap * dilation."""
 
@@ -61,7 +61,7 @@ class Spread:
         middle = (w.reach - w.stride + 1) // 2 - w.before
         return _shares(lengths, outputs, lambda start: start * w.stride + middle)
 
-    def inputs(self, outputs: Rows, inputs: int) -> "SpreadInputs":
+    def inputs(self, outputs: Rows, inputs: int) -> "TransposedInputs":
         """What the rows `outputs`, which are not empty, are computed from; `inputs` is the length
         of the whole input."""
         begin, end = outputs
@@ -80,11 +80,11 @@ class Spread:
             first -= 1
         zeros = (low - first, first + count - high)
         rows = ((-zeros[0], 0), (low, high), (inputs, inputs + zeros[1]))
-        return SpreadInputs(rows, padding, room % w.stride)
+        return TransposedInputs(rows, padding, room % w.stride)
 
 
 @dataclass(frozen=True)
-class SpreadInputs:
+class TransposedInputs:
     """Input rows of a transposed convolution, what it cuts from both ends of their output
     (`padding`), and the rows that it adds behind (`output_padding`)."""
 
