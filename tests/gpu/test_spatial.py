@@ -59,3 +59,24 @@ def test_convolutions(group, case):
 def test_networks(group, name, channels_last):
     losses = group.run(cases.network, name, 2, None, channels_last)
     assert all(each == losses[0] for each in losses), "processes have unlike losses"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        cases.dtensors,
+        cases.attributes,
+        cases.under_autocast,
+        cases.memory_orders,
+        cases.parameters_alone,
+        cases.random_numbers,
+        cases.replicas,
+    ],
+)
+def test_case(group, case):
+    group.run(case)
+
+
+@pytest.mark.parametrize("name", cases.LOSSES)
+def test_losses(group, name):
+    group.run(cases.loss, name, None)
