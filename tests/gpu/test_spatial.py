@@ -68,7 +68,7 @@ def test_networks(group, name, channels_last):
         cases.attributes,
         cases.under_autocast,
         cases.memory_orders,
-        cases.parameters_alone,
+        cases.equal_elements,
         cases.random_numbers,
         cases.replicas,
     ],

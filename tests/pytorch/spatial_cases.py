@@ -575,3 +575,17 @@ def other_operands() -> None:
         F.avg_pool2d(spatial.scatter(whole((1, 1, 9, 9), 1), 2), 3, 2, 1, count_include_pad=False)
     x = whole((1, 1, 9, 9), 1)
     compare(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), x, 2, None, near=True)
+
+
+def equal_elements() -> None:
+    """Norms of channels whose elements are all equal, on one process or on all."""
+    x = whole((2, 4, 8, 5), 1) / 3
+    x[:, 0] = 2
+    x[:, 1, :2] = 1
+    x[1, 2] = 0
+    for function in (
+        lambda x: F.batch_norm(x, None, None, training=True),
+        lambda x: F.instance_norm(x),
+        lambda x: F.group_norm(x, 2),
+    ):
+        compare(function, x, 2, None, near=True)

@@ -142,6 +142,7 @@ def test_losses(group, name):
         cases.hybrid,
         cases.replicas,
         cases.memory_orders,
+        cases.equal_elements,
         cases.parameters_alone,
         cases.random_numbers,
         cases.other_operands,

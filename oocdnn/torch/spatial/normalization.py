@@ -97,7 +97,9 @@ def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
         return zeros, zeros
     if x.is_cuda:  # the kernels of torch.nn.SyncBatchNorm, which read halves as they are
         mean, inverse = torch.batch_norm_stats(x, 0.0)
-        return mean.double(), inverse.double().pow(-2)
+        # The kernel gives 0 for columns whose elements are all equal.
+        variance = inverse.double().pow(-2).masked_fill(inverse == 0, 0)
+        return mean.double(), variance
     variance, mean = torch.var_mean(x.to(_wide(x)), _over(x), correction=0)
     return mean.double(), variance.double()
 
@@ -146,7 +148,9 @@ def _gradient(
     """(dy - sum(dy) / count - normalized x * sum(dy * normalized x) / count) * invstd * scale, from
     the sums of each column's unit, which has `count` elements."""
     if x.is_cuda:
-        counts = constant((count,), torch.int32, x.device)
+        most = 1 << 30  # the kernel adds counts up in 64 bits
+        parts = (*(most,) * (count // most), count % most)
+        counts = constant(parts, torch.int32, x.device)
         of = (mean, invstd, scale, sums[0], sums[1] / invstd, counts)
         found: Tensor = torch.batch_norm_backward_elemt(dy, x, *of)
         return found
