@@ -43,8 +43,9 @@ class Row:
     """Medians in seconds of the slowest process; peaks are bytes of PyTorch's allocator.
 
     whole: One GPU and plain PyTorch; None where its memory does not suffice. one_seconds: One GPU
-    with the code of split tensors. largest_difference: Between split and whole results. losses: Of
-    the first steps of training, with whole and with split tensors. peer_seconds: Of DTensor's
+    with the code of split tensors. differences: The largest between split and whole results and
+    gradients of the input and of the filter, over the largest element of each. losses: Of the
+    first steps of training, with whole and with split tensors. peer_seconds: Of DTensor's
     convolution, where it runs. peer_text: What it raised, or what of its results is missing.
     """
 
@@ -54,7 +55,7 @@ class Row:
     split_peak_bytes: int
     whole_seconds: float | None
     whole_peak_bytes: int | None
-    largest_difference: float | None = None
+    differences: list[float] | None = None
     one_seconds: float | None = None
     losses: tuple[list[float], list[float]] | None = None
     peer_seconds: float | None = None
@@ -140,6 +141,21 @@ class Worker:
         return seconds, self.peak()
 
 
+def _difference(found: Any, expected: Any) -> float:
+    """The largest of this process's elements, over the largest that is expected."""
+    if not found.numel():
+        return 0.0
+    return float((found.float() - expected).abs().max() / expected.abs().max())
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    cudnn = str(torch.backends.cudnn.version())
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {"torch": torch.__version__, "cudnn": cudnn, "gpu": gpu}
+
+
 def _convolution(worker: Worker, stride: int, channels_last: bool) -> Row:
     import torch
     from torch.nn import functional as F
@@ -182,11 +198,11 @@ def _convolution(worker: Worker, stride: int, channels_last: bool) -> Row:
     whole_seconds, whole_peak, own, expected = of_whole()
     x = spatial.from_local(own[0].requires_grad_(), 2)
     dy = spatial.from_local(own[1], 2)
-    difference = None
+    differences = None
     if expected is not None:
         y, dx, dw = step(x, dy)
         pairs = zip((y.to_local(), dx.to_local(), dw), expected, strict=True)
-        difference = max(float((a.detach() - b).abs().max()) for a, b in pairs)
+        differences = [_difference(a.detach(), b) for a, b in pairs]
         del y, dx, dw, expected
     worker.peak()
     split_seconds = worker.seconds(lambda: step(x, dy))
@@ -198,7 +214,7 @@ def _convolution(worker: Worker, stride: int, channels_last: bool) -> Row:
         split_peak_bytes=worker.peak(),
         whole_seconds=whole_seconds,
         whole_peak_bytes=whole_peak,
-        largest_difference=difference,
+        differences=differences,
     )
 
 
@@ -326,6 +342,7 @@ def _work(rank: int, options: Options, store: str, queue: Any) -> None:
         "--backend", default="nccl", show_default=True, type=click.Choice(["nccl", "gloo"])
     ),
     repeats=5,
+    versions=_versions,
 )
 def command(run: Run, repeats: int, **given: Any) -> None:
     from torch import multiprocessing
