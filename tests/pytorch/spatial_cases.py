@@ -109,6 +109,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cat of other splits": lambda x: torch.cat(
         [x, F.pad(F.pad(x, (0, 0, 1, 0)), (0, 0, -1, 0))], 1
     ),
+    "shuffle": lambda x: x.view(2, 2, -1, *x.shape[2:]).transpose(1, 2).reshape(x.shape) * 2,
+    "groups": lambda x: x.reshape(x.shape[0] * 2, 2, *x.shape[2:]).sum(1),
+    "expand": lambda x: x[:, :1].expand(-1, 4, *x.shape[2:]) * x,
     "chunk": lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1],
     "permute": lambda x: (x.permute(0, 2, 3, 1) * torch.arange(4.0, device=x.device)).permute(
         0, 3, 1, 2
@@ -333,7 +336,8 @@ def refusals() -> None:
     refused(wrong, "half of the window", lambda: F.max_pool2d(x, 2, 2, (2, 0)))
     refused(wrong, "no reduction", lambda: F.mse_loss(x, plain, reduction="meen"))
     refused(no, "out=", lambda: torch.add(x, 1, out=plain))
-    refused(no, "full_tensor()", lambda: x.expand(2, 4, 12, 6))
+    refused(no, "full_tensor()", lambda: x.view(2, 4, 72))
+    refused(RuntimeError, "invalid", lambda: x.view(2, 4, 13, 6))
     refused(IndexError, "dimension 5", lambda: x.sum(5))
     refused(TypeError, "plain tensor", lambda: F.cross_entropy(plain, x))
     refused(RuntimeError, "once_differentiable", lambda: twice(x))

@@ -1,8 +1,8 @@
-"""Which rows at the ends of a process's own need rows of others, for a convolution along one axis.
+"""The rows at the ends of a process's local ones whose convolution reads other processes' rows.
 
-Where tensors are large, copying a whole one to put the rows of neighbours beside it takes a
-seventh of the convolution's time. So the local rows are computed as they are, with zeros where rows
-of others would be, and the few rows at the ends are computed again with those.
+Copying a large tensor to put the halo beside it takes a seventh of the convolution's time. So the
+local rows are computed as they are, with zeros in the place of the halo, and the few rows at both
+ends are computed again with the halo.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from oocdnn.torch.spatial.windows import TransposedInputs, TransposedWindow, Win
 class Edge:
     """One end of a process's rows. Ranges may be empty.
 
-    outputs: Own output rows that read others' input rows. inputs: All that these read. others:
-    Output rows of others that read local input rows. gradients: Those input rows, whose gradients
-    are computed from `spread`.
+    outputs: Local output rows that read other processes' input rows. inputs: All rows that these
+    read; the same as `gradients` where there are none. others: Output rows of other processes that
+    read local input rows. gradients: These input rows, whose gradients are computed from `spread`.
     """
 
     outputs: Rows
@@ -30,7 +30,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Edges:
-    """Both ends of a process's rows, and the padding of all of them in between."""
+    """Both ends of a process's rows, and the padding with which all of them are computed first."""
 
     first: Edge
     last: Edge

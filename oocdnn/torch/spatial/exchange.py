@@ -55,7 +55,7 @@ def _all_to_all(
     axis = layout.dim(x.ndim)
     shapes = [[_sizes(x, axis, count) for count in of] for of in counts]
     sizes = [[torch.Size(shape).numel() for shape in of] for of in shapes]
-    # In logical order: processes may have unlike strides, those without rows any.
+    # In logical order, because strides differ between processes.
     sent = [rows.contiguous().view(-1) for of in out for rows in of]
     came = x.new_empty(sum(sum(of) for of in sizes))
     # Bytes, because not every backend knows every type.
@@ -75,8 +75,8 @@ def start_rows(
     x: Tensor, layout: Layout, wanted: Wanted, value: float = 0.0
 ) -> Callable[[], Tensor]:
     """Begins to collect the rows that this process wants of the whole tensor; those outside of the
-    axis have `value`. What is returned awaits them, so that a GPU computes meanwhile, and gives
-    them: `x`, a view of it or a new tensor. Not differentiable."""
+    axis have `value`. Returns a function that waits for the rows and returns them: `x`, a view of
+    it or a new tensor. A GPU can compute in the meantime. Not differentiable."""
     (plan, crosses), me, axis = _plan(wanted, layout), layout.process, layout.dim(x.ndim)
     first = layout.own[0]
 

@@ -132,7 +132,7 @@ def _repr(x: Any, *_: Any, **__: Any) -> str:
 
 _VIEWS = """
 permute transpose swapaxes swapdims movedim moveaxis unsqueeze squeeze narrow select chunk split
-unbind unflatten flatten expand __getitem__ tensor_split
+unbind unflatten flatten __getitem__ tensor_split
 """
 
 
@@ -183,6 +183,39 @@ def _probed(function: Any, shape: list[int], axis: int, more: int, args: Any, kw
             if not more:
                 raise
             return None
+
+
+@implements_each(torch.reshape, *functions_named("reshape view expand", torch.Tensor))
+def _to_sizes(function: Any, x: Any, *sizes: Any) -> Any:
+    """To sizes of the whole tensor, one of which is that of the split axis."""
+    layout: Layout = x.spatial_layout
+    old = _size(x)
+    given = list(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes)
+    if not given or not all(isinstance(size, int) for size in given):
+        raise NotImplementedError(f"{function.__name__} of a split tensor to {sizes}")
+    axis = layout.axis
+    if function.__name__ == "expand":
+        kept = len(given) >= -axis and given[axis] in (-1, layout.total)
+    else:
+        with without_dispatch():  # finds a size of -1, and raises for others that do not fit
+            given = list(torch.empty(old, device="meta").reshape(given).shape)
+        behind = old[axis:][1:].numel()
+        places = (
+            place - len(given)
+            for place, size in enumerate(given)
+            if size == layout.total and torch.Size(given[place + 1 :]).numel() == behind
+        )
+        axis = next(places, 0)
+        kept = axis < 0
+    if not kept:
+        raise NotImplementedError(
+            f"{function.__name__} of a split tensor that changes its split axis "
+            f"{layout.dim(len(old))}; call it on full_tensor()"
+        )
+    given[axis] = layout.lengths[layout.process]
+    with without_dispatch():
+        found = function(local(x), given)
+    return wrap(found, Layout(layout.group, axis, layout.lengths))
 
 
 def _axis_between(first: Any, second: Any, total: int) -> int | None:
