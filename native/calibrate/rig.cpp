@@ -69,7 +69,7 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   op.shape = TileShape(problem, tiling);
   op.dtype = problem.dtype;
   op.out_dtype = timed == Timed::kSums ? AccumulatorOf(op.dtype) : op.dtype;
-  op.math = MathFor(info, problem.math);
+  op.math = info.MathFor(problem.math);
   const bool copies = timed == Timed::kCopies;
   const int64_t bounce = device.capabilities().bounce_bytes;
   const int64_t tiles = Add(LeastBytes(problem, op, copies), (copies ? 2 : 1) * bounce);

@@ -106,8 +106,6 @@ bool Serves(const EngineInfo& engine, const Problem& problem) {
   return Serves(engine, problem.direction, problem.dtype, problem.math, problem.shape);
 }
 
-Math MathFor(const EngineInfo& engine, Math math) { return engine.splits ? Math::kFp32x3 : math; }
-
 Math MathOf(std::string_view engine, Math math) {
   if (math != Math::kFp32x3 && math != Math::kFp32Fast) return math;
   if (engine == "fp32x3") return Math::kFp32x3;

@@ -31,10 +31,6 @@ bool Serves(const EngineInfo& engine, const Problem& problem);
 bool Serves(const EngineInfo& engine, Direction direction, DType dtype, Math math,
             const ConvShape& shape);
 
-// What a problem of float32 has to ask for so that the engine takes it: `math`, but of an engine
-// that splits factors.
-Math MathFor(const EngineInfo& engine, Math math);
-
 // The arithmetic that the engine of that name computes in where a problem asks for `math`: it has
 // one rate for each.
 Math MathOf(std::string_view engine, Math math);

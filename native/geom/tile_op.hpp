@@ -37,6 +37,10 @@ struct EngineInfo {
   bool splits = false;
   // Sums are in the order and the blocks of the direct engine: such engines have the same bits.
   bool direct_sums = false;
+
+  // The arithmetic that a tile has to ask for so that the engine takes it: `math`, but of an engine
+  // that splits its factors.
+  [[nodiscard]] Math MathFor(Math math) const { return splits ? Math::kFp32x3 : math; }
 };
 
 // What an engine is prepared for: one tile shape.

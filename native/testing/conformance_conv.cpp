@@ -156,7 +156,7 @@ Operands MakeInputs(const TileOp& op, Filling filling, Random& random) {
 
 Result<std::unique_ptr<Executable>> PrepareChecked(Device& device, int engine, TileOp op) {
   const EngineInfo& info = device.engines()[engine];
-  op.math = MathFor(info, op.math);
+  op.math = info.MathFor(op.math);
   Result<std::unique_ptr<Executable>> prepared = device.Prepare(engine, op);
   const Status checked = prepared.ok() ? ExpectStatements(info, op, *prepared.value())
                                        : ExpectRefusal(prepared.status());
