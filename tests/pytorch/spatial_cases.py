@@ -1,5 +1,5 @@
-"""What each process of a group runs to compare split tensors with whole ones. Values are small
-integers, so that sums in any order are equal."""
+"""Comparisons of split tensors with whole ones, which each process of a group runs. Values are
+small integers, so that sums in any order are equal."""
 
 from __future__ import annotations
 
@@ -539,6 +539,8 @@ def random_numbers() -> None:
     assert not torch.equal(dropped[:, :, 0], dropped[:, :, 3])
     channels = F.dropout2d(x, 0.5).full_tensor()
     assert torch.equal(channels, channels[:, :, :1, :1].expand_as(channels))
+    drawn = torch.rand_like(x).full_tensor()
+    assert not torch.equal(drawn[:, :, 0], drawn[:, :, 3])
     state = torch.get_rng_state()
     every: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(every, state.tolist())

@@ -165,7 +165,7 @@ def _joined(function: Any, tensors: Any, dim: int, ndim: int) -> Any:
 
 # Random functions. Each call takes one number from the CPU's generator, so that generators that
 # begin alike stay alike on all processes, whatever rows they have.
-_RANDOM = "dropout alpha_dropout rrelu"
+_RANDOM = "dropout alpha_dropout rand_like randn_like rrelu"
 _RANDOM_CHANNELS = "dropout1d dropout2d dropout3d feature_alpha_dropout"
 
 
