@@ -27,7 +27,7 @@ from oocdnn.torch.spatial.exchange import (
     zeros,
 )
 from oocdnn.torch.spatial.layout import Layout, Rows
-from oocdnn.torch.spatial.tensor import SpatialTensor, implements_each, local, wrap
+from oocdnn.torch.spatial.tensor import SpatialTensor, implements_each, local, per_axis, wrap
 from oocdnn.torch.spatial.windows import TransposedInputs, TransposedWindow, Window
 
 # Local bytes from which on the kernels for both ends take less time than a copy of all rows.
@@ -81,9 +81,7 @@ class Needed:
 
 def _by_windows(window: Window, outputs: Layout) -> Needed:
     """The input rows that the local output rows read."""
-    return Needed(
-        tuple((window.inputs(rows),) if rows[0] < rows[1] else NO_ROWS for rows in outputs.owned)
-    )
+    return Needed(window.inputs_of_each(outputs.owned))
 
 
 def _by_spread(window: Window, outputs: Layout, inputs: int) -> Needed:
@@ -111,7 +109,7 @@ class SplitConvolution:
 
     @cached_property
     def edges(self) -> tuple[Edges, ...] | None:
-        """Of all processes, where only the ends of their rows are computed with others' rows."""
+        """The ends of all processes' rows, if a halo is put beside these alone; else None."""
         if self.transposed or self.bytes_each < LEAST_BYTES:
             return None
         return edges_of(self.window, self.inputs, self.outputs)
@@ -281,11 +279,6 @@ class _Convolution(Function):
         return dx, dw, db, None
 
 
-def _numbers(value: Any, rank: int) -> tuple[int, ...]:
-    found = (value,) if isinstance(value, int) else tuple(value)
-    return found * rank if len(found) == 1 else found
-
-
 def _same(taps: int, dilation: int) -> tuple[int, int]:
     """Rows of the padding "same" in front and behind."""
     total = dilation * (taps - 1)
@@ -299,7 +292,7 @@ def _paddings(
         padding = 0
     if padding == "same":
         return tuple(_same(t, d) for t, d in zip(taps, dilation, strict=True))
-    return tuple((number, number) for number in _numbers(padding, len(taps)))
+    return tuple((number, number) for number in per_axis(padding, len(taps)))
 
 
 def _cast(*values: Tensor | None) -> list[Tensor | None]:
@@ -338,7 +331,7 @@ def convolve(
     assert weight is not None
     batched = rows.ndim == rank + 2
     rows = rows if batched else rows.unsqueeze(0)
-    taps, dilation = tuple(weight.shape[2:]), _numbers(dilation, rank)
+    taps, dilation = tuple(weight.shape[2:]), per_axis(dilation, rank)
     paddings = _paddings(padding, taps, dilation)
     if any(first != last for axis, (first, last) in enumerate(paddings) if axis != at):
         # "same" with an even window: rows of zeros behind, as torch has it.
@@ -347,8 +340,8 @@ def convolve(
         ]
         rows = torch.nn.functional.pad(rows, [number for rim in reversed(rims) for number in rim])
     arguments = ConvolutionArguments(
-        _numbers(stride, rank), tuple(p for p, _ in paddings), dilation,
-        _numbers(output_padding, rank), groups, at,
+        per_axis(stride, rank), tuple(p for p, _ in paddings), dilation,
+        per_axis(output_padding, rank), groups, at,
     )  # fmt: skip
     problem = _problem(
         layout, arguments, paddings[at][1], transposed, rows.shape, tuple(weight.shape),

@@ -45,8 +45,8 @@ def _edge(window: Window, outputs: Rows, total: int, others: Rows, gradients: Ro
 
 @lru_cache(maxsize=1024)
 def edges_of(window: Window, inputs: Layout, outputs: Layout) -> tuple[Edges, ...] | None:
-    """Of each process; None where some process has too few rows, or where its rows cannot be
-    computed with the same padding at both ends."""
+    """The edges of each process. None where some process has too few rows, or where its rows
+    cannot be computed with the same padding at both ends."""
     found = []
     for own, out in zip(inputs.owned, outputs.owned, strict=True):
         edges = _edges(window, own, out, inputs.total, outputs.total)

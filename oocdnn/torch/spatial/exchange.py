@@ -147,12 +147,16 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
+def _new(rows: Tensor, x: Tensor) -> Tensor:
+    """A copy where `rows` are `x` or a view: custom functions return new tensors."""
+    return rows.clone() if rows is x or rows._is_view() else rows
+
+
 class _Collect(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, layout: Layout, wanted: Wanted, value: float) -> Tensor:
         ctx.layout, ctx.wanted = layout, wanted
-        rows = collect_rows(x, layout, wanted, value)
-        return rows.clone() if rows is x or rows._is_view() else rows
+        return _new(collect_rows(x, layout, wanted, value), x)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -209,8 +213,7 @@ class _Whole(Function):
     def forward(ctx: Any, x: Tensor, layout: Layout) -> Tensor:
         ctx.layout = layout
         every = ((0, layout.total),)
-        rows = collect_rows(x, layout, (every,) * len(layout.lengths))
-        return rows.clone() if rows is x or rows._is_view() else rows
+        return _new(collect_rows(x, layout, (every,) * len(layout.lengths)), x)
 
     @staticmethod
     @once_differentiable

@@ -125,7 +125,7 @@ def _statistics(x: Tensor, columns: _Columns, layout: Layout) -> tuple[Tensor, T
 
 
 def _shape(x: Tensor) -> list[int]:
-    """Of a value for each column, beside `x`."""
+    """The shape that broadcasts a value for each column over `x`."""
     return [1, -1] + [1] * (x.ndim - 2)
 
 

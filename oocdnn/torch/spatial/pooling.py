@@ -7,16 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oocdnn.torch.spatial.exchange import NO_ROWS, collect, constant, without_rows
+from oocdnn.torch.spatial.exchange import collect, constant, without_rows
 from oocdnn.torch.spatial.layout import Layout
 from oocdnn.torch.spatial.reductions import mean
-from oocdnn.torch.spatial.tensor import SpatialTensor, functions_named, implements_each, local, wrap
+from oocdnn.torch.spatial.tensor import (
+    SpatialTensor,
+    functions_named,
+    implements_each,
+    local,
+    per_axis,
+    wrap,
+)
 from oocdnn.torch.spatial.windows import Window
-
-
-def _numbers(value: Any, rank: int) -> list[int]:
-    found = [value] if isinstance(value, int) else list(value)
-    return found * rank if len(found) == 1 else found
 
 
 def _window(
@@ -43,9 +45,7 @@ def _collected(x: SpatialTensor, window: Window, value: float) -> tuple[Tensor, 
             "the split axis with their padding"
         )
     outputs = layout.with_lengths(window.lengths(layout.lengths, total))
-    wanted = tuple(
-        (window.inputs(rows),) if rows[0] < rows[1] else NO_ROWS for rows in outputs.owned
-    )
+    wanted = window.inputs_of_each(outputs.owned)
     return collect(local(x), layout, wanted, value), outputs
 
 
@@ -69,8 +69,8 @@ def _pooled(
     """`pool` gets rows with their padding along the split axis, and the arguments of each axis."""
     rank = _rank(name)
     at = _at(x, rank, name)
-    taps, padding, dilation = (_numbers(v, rank) for v in (taps, padding, dilation))
-    stride = _numbers(stride, rank) if stride else taps
+    taps, padding, dilation = (list(per_axis(v, rank)) for v in (taps, padding, dilation))
+    stride = per_axis(stride, rank) if stride else taps
     if any(2 * pad > taken for pad, taken in zip(padding, taps, strict=True)):
         raise ValueError(f"{name} with the padding {padding}: more than half of the window {taps}")
     length = x.spatial_layout.total
@@ -123,7 +123,7 @@ def _avg_pool(
     windows = kernel_size, stride, padding, 1
     y, outputs, window = _pooled(input, name, *windows, ceil_mode, 0.0, pool)
     if divisor_override is None:
-        margin = _numbers(padding, _rank(name))[_at(input, _rank(name), name)]
+        margin = per_axis(padding, _rank(name))[_at(input, _rank(name), name)]
         factors = _factors(window, margin if count_include_pad else 0, input.spatial_layout.total)
         if any(factor != 1 for factor in factors):
             shape = [-1 if dim == outputs.dim(y.ndim) else 1 for dim in range(y.ndim)]
@@ -143,7 +143,7 @@ def _factors(window: Window, margin: int, length: int) -> list[float]:
 @implements_each(F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
 def _adaptive(function: Any, input: Any, output_size: Any) -> Tensor:
     rank = _rank(function.__name__)
-    if any(size != 1 for size in _numbers(output_size, rank)):
+    if any(size != 1 for size in per_axis(output_size, rank)):
         raise NotImplementedError(
             f"{function.__name__} of a split tensor to {output_size}: only to 1 along each axis; "
             "call it on full_tensor()"

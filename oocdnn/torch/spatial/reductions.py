@@ -83,7 +83,8 @@ class _Extreme(torch.autograd.Function):
         undefined = found.isnan().to(torch.uint8)
         dist.all_reduce(undefined, dist.ReduceOp.MAX, group=group)
         dist.all_reduce(found, op, group=group)
-        found.masked_fill_(undefined.bool(), torch.nan) if x.is_floating_point() else found
+        if x.is_floating_point():
+            found.masked_fill_(undefined.bool(), torch.nan)
         ctx.save_for_backward(x == found)
         ctx.dims, ctx.group = dims, group
         shape = [size for dim, size in enumerate(found.shape) if keepdim or dim not in dims]

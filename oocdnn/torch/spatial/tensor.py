@@ -138,6 +138,12 @@ def axis_of(dim: int, ndim: int) -> int:
     return dim % ndim
 
 
+def per_axis(value: Any, rank: int) -> tuple[int, ...]:
+    """One number for all spatial axes, or one for each, as a number for each."""
+    found = (value,) if isinstance(value, int) else tuple(value)
+    return found * rank if len(found) == 1 else found
+
+
 def split_in(*values: Any) -> Iterator[SpatialTensor]:
     """The split tensors among arguments, also within tuples and lists."""
     for value in values:

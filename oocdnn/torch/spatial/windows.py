@@ -1,4 +1,4 @@
-"""Which rows of the input a range of output rows needs, for operations with windows on an axis."""
+"""Arithmetic of windows along an axis: the input rows that a range of output rows needs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,6 +47,10 @@ class Window:
         first = begin * self.stride - self.before
         return first, first + (end - begin - 1) * self.stride + self.reach
 
+    def inputs_of_each(self, outputs: Sequence[Rows]) -> tuple[tuple[Rows, ...], ...]:
+        """For each process, whose `outputs` may be empty, the ranges of rows that they read."""
+        return tuple((self.inputs(rows),) if rows[0] < rows[1] else () for rows in outputs)
+
 
 @dataclass(frozen=True)
 class TransposedWindow:
@@ -62,8 +66,8 @@ class TransposedWindow:
         return _shares(lengths, outputs, lambda start: start * w.stride + middle)
 
     def inputs(self, outputs: Rows, inputs: int) -> "TransposedInputs":
-        """What the rows `outputs`, which are not empty, are computed from; `inputs` is the length
-        of the whole input."""
+        """The input rows and paddings from which the rows `outputs`, which are not empty, are
+        computed; `inputs` is the length of the whole input."""
         begin, end = outputs
         w = self.window
         low = max(-(-(begin + w.before - w.reach + 1) // w.stride), 0)
