@@ -178,14 +178,10 @@ def _convolution(worker: Worker, stride: int, channels_last: bool) -> Row:
         y = F.conv3d(x, w, stride=stride, padding=1)
         return y, *torch.autograd.grad(y, (x, w), dy)
 
-    def whole() -> tuple[Any, Any]:
-        torch.manual_seed(1)
-        x = drawn(1, CHANNELS, size, size, size).requires_grad_()
-        return x, drawn(1, CHANNELS, out, out, out)
-
     def of_whole() -> tuple[float | None, int | None, list[Any], list[Any] | None]:
         """Seconds and peak, own rows of the operands, and those of the results."""
-        x, dy = whole()
+        x = drawn(1, CHANNELS, size, size, size).requires_grad_()
+        dy = drawn(1, CHANNELS, out, out, out)
         seconds, peak = worker.alone(lambda: step(x, dy))
         own = [spatial.scatter(value.detach(), 2).to_local() for value in (x, dy)]
         if seconds is None:
