@@ -272,7 +272,8 @@ bool HasRates(const Profile& profile, const std::string& key, const Problem& pro
   return known != profile.flops.end() && (!(lacks_wide || lacks_few) || known->second <= kFast);
 }
 
-// Whether the engine can compute what is measured for problems of this kind, see SampleFor.
+// True if the engine computes the samples that are measured for problems of this kind, see
+// SampleFor.
 bool ServesSamples(const EngineInfo& engine, const Problem& problem) {
   ConvShape shape;
   shape.c = shape.k = kUsual;

@@ -54,8 +54,8 @@ class Processes:
             self._running.append((process, ours))
 
     def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """What the function returns, of each process. The first error is raised here; the others of
-        its group may wait for it, so all begin anew then."""
+        """The results of all processes. The first error is raised here; where other processes wait
+        for the one that failed, all are started anew."""
         if not self._running:
             self._start()
         for _, calls in self._running:
