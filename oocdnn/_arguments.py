@@ -61,11 +61,11 @@ def byte_count(name: str, value: Any) -> int:
 
 
 def lender(text: str) -> tuple[str, int]:
-    """A GPU and the bytes that it lends, of text such as "cuda:1=40GiB"."""
+    """A GPU and the bytes that it lends, of text such as "cuda:1=40GiB"; 0 bytes in "cuda:1"."""
     name, mark, size = text.strip().partition("=")
-    if not mark or not re.fullmatch(r"cuda:\d+", name):
-        raise InvalidProblem(f"{shown(text)} names no GPU and bytes; write cuda:1=40GiB")
-    return name, byte_count(f"what {name} lends", size)
+    if not re.fullmatch(r"cuda:\d+", name):
+        raise InvalidProblem(f"{shown(text)} names no GPU; write cuda:1, or cuda:1=40GiB")
+    return name, byte_count(f"what {name} lends", size) if mark else 0
 
 
 def flag(name: str, value: Any) -> bool:

@@ -139,6 +139,9 @@ class Context:
         the slower wires beside them that `oocdnn calibrate` has measured (OOCDNN_BUSY_GPUS).
         Without either, all but one of the programs that a launcher such as torchrun says it has
         started here (LOCAL_WORLD_SIZE). The CPU device does not mind.
+    borrow: other GPUs, as ["cuda:1", "cuda:2"], over whose links copies between host memory and the
+        device go too, through 24 MiB of their memory for each direction (OOCDNN_BORROW). The device
+        has to reach their memory, best over NVLink. Such a context has a profile of its own.
     wrap: devices around the device, inner first, for tests: "check", "limit:64MiB",
         "fault:copy:3", separated by commas.
 
@@ -164,6 +167,7 @@ class Context:
         planning_seconds: float | None = None,
         workspace: int | str | None = None,
         busy_gpus: int | None = None,
+        borrow: Sequence[str] | None = None,
         wrap: str | None = None,
     ) -> None:
         self.math = math_of(math)
@@ -178,6 +182,7 @@ class Context:
             planning=planning,
             workspace=_workspace_text(workspace),
             busy_gpus=gpus_text(busy_gpus),
+            borrow=None if borrow is None else _names_text("borrow", borrow),
             threads=windows.integer("threads", 0 if threads is None else threads, 0, MOST_THREADS),
             reproducible=flag("reproducible", reproducible),
             trace=flag("trace", trace),
@@ -411,12 +416,18 @@ def _devices_text(device: str | None, devices: Sequence[str] | None) -> str | No
         return device
     if device is not None:
         raise InvalidProblem(f"device is {device!r} and devices {devices!r}: give one of the two")
-    names = [devices] if isinstance(devices, str) else list(devices)
+    text = _names_text("devices", devices)
+    if not text:
+        raise InvalidProblem("devices is empty; name at least one device")
+    return text
+
+
+def _names_text(argument: str, names: Sequence[str]) -> str:
+    """Names of devices as the core library takes them."""
+    names = [names] if isinstance(names, str) else list(names)
     for name in names:
         if not isinstance(name, str) or not name or "," in name:
-            raise InvalidProblem(f'devices has {name!r}; write names such as "cuda:0"')
-    if not names:
-        raise InvalidProblem("devices is empty; name at least one device")
+            raise InvalidProblem(f'{argument} has {name!r}; write names such as "cuda:0"')
     return ",".join(names)
 
 

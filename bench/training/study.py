@@ -94,7 +94,7 @@ class Wish:
         mode: Arithmetic; None: the case's.
         last: Whether channels are last; None: as the case has it.
         limits: GiB, or with an x a share of what the plain step needs; none: the case's.
-        borrow: Bytes of other GPUs within limits, as "cuda:1=40GiB".
+        borrow: Other GPUs within limits, as "cuda:1", or with bytes, as "cuda:1=40GiB".
         planning: Seconds for one plan.
         profile: Adds where the time goes, kernel by kernel, what the GPU idles beyond the plain
             step, and what the limit's hooks take the host.

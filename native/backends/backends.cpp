@@ -88,12 +88,15 @@ CudaOptions CudaOptionsOf(const DeviceOptions& options, int ordinal) {
   cuda.cudnn_path = options.cudnn_path;
   cuda.nvrtc_path = options.nvrtc_path;
   cuda.cache_folder = options.cache_folder;
+  cuda.borrowed = options.borrowed;
+  cuda.piece_bytes = options.piece_bytes;
   return cuda;
 }
 
 Result<std::unique_ptr<Device>> MakeAuto(const DeviceOptions& options) {
   Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(CudaOptionsOf(options, 0));
-  if (cuda.ok()) return cuda;
+  // Who borrows has a GPU in mind.
+  if (cuda.ok() || (!options.borrowed.empty() && CountCudaDevices() > 0)) return cuda;
   const bool broken = cuda.status().code() != Code::kUnsupported;
   Log(broken ? LogLevel::kWarn : LogLevel::kInfo, "the CPU computes: %s",
       cuda.status().message().c_str());
@@ -117,6 +120,10 @@ constexpr const char* kCpuLink = "cpu:link=";
 Result<std::unique_ptr<Device>> MakeBase(const DeviceOptions& options) {
   const std::string& device = options.device;
   if (device == "auto") return MakeAuto(options);
+  if (device.starts_with("cpu") && !options.borrowed.empty()) {
+    return Error(Code::kInvalidProblem,
+                 "device '%s' borrows no links of GPUs; GPUs do, as \"cuda:0\"", device.c_str());
+  }
   if (device == "cpu") return MakeCpuDevice(CpuOptionsOf(options));
   if (device.starts_with(kCpuLink)) {
     DeviceOptions linked = options;
@@ -179,6 +186,7 @@ Result<std::unique_ptr<Device>> MakePeer(const Device& device, const DeviceOptio
   const int ordinal = number < own ? number : number + 1;
   CudaOptions cuda = CudaOptionsOf(options, ordinal);
   cuda.engine = "direct";
+  cuda.borrowed.clear();
   Result<std::unique_ptr<Device>> made = MakeCudaDevice(cuda);
   if (!made.ok()) return std::move(made).status().With(Format("cuda:%d", ordinal));
   return made;

@@ -19,6 +19,8 @@ struct DeviceOptions {
   int threads = 0;
   double link_gb_per_s = 0.0;
   std::string cudnn_path, nvrtc_path, cache_folder;  // see CudaOptions
+  std::vector<int> borrowed;                         // GPUs over whose links a GPU's copies go, too
+  int64_t piece_bytes = 0;                           // see CudaOptions
 };
 
 // A device and the wrappers that its owner talks to.

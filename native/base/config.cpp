@@ -62,9 +62,12 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "set by `oocdnn run --limit`: training by PyTorch is planned within the limit"},
     {"OOCDNN_PLAN_FILE", "a path", "none",
      "set by `oocdnn run --plan-file`: plans of training, taken from it and written to it"},
-    {"OOCDNN_BORROW", "GPUs and bytes", "none",
-     "set by `oocdnn run --borrow`: what other GPUs lend to training that is planned, as "
-     "cuda:1=40GiB,cuda:2=8GiB"},
+    {"OOCDNN_BORROW", "GPUs", "none",
+     "other GPUs over whose links copies with host memory go too, as cuda:1,cuda:2; set by `oocdnn "
+     "run --borrow`, with bytes that they lend to planned training, as cuda:1=40GiB"},
+    {"OOCDNN_BORROW_PIECE", "bytes", "8MiB",
+     "of the largest piece of a copy that goes over several links; three take another GPU's "
+     "memory"},
     {"OOCDNN_REPORT", "a path", "none",
      "set by `oocdnn run --report`: the page about the plan, written at the program's end"},
     {"OOCDNN_DISABLE", "1", "off",

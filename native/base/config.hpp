@@ -37,10 +37,11 @@ enum class Var : int {
   kPlan,
   kPlanFile,
   kBorrow,
+  kBorrowPiece,
   kReport,
   kDisable,
 };
-constexpr int kVars = 30;
+constexpr int kVars = 31;
 
 struct VarInfo {
   const char* name;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/borrowed.hpp"
 #include "backends/busy_gpus.hpp"
 #include "base/config.hpp"
 #include "capi/context.hpp"
@@ -69,6 +70,17 @@ Result<int> BusyGpusOf(const char* given) {
   return OthersOf(launched != nullptr ? launched : "");
 }
 
+Result<std::vector<int>> BorrowedOf(const oocdnn_options& given, const std::string& device) {
+  const std::string said = Choose(given.borrow, Var::kBorrow, "");
+  if (said.empty()) return std::vector<int>();
+  OOC_ASSIGN(std::vector<int> borrowed, ParseBorrowed(said));
+  if (given.borrow != nullptr && device.find(',') != std::string::npos) {
+    return Error(Code::kUnsupported, "the devices '%s' copy over their own links: name one device",
+                 device.c_str());
+  }
+  return given.borrow != nullptr ? borrowed : BorrowedFor(device, std::move(borrowed));
+}
+
 Status CheckNumbers(const oocdnn_options& given) {
   if (given.threads < 0 || given.threads > kMostThreads) {
     return Error(Code::kInvalidProblem, "threads is %d; 0 to %d are possible", given.threads,
@@ -125,6 +137,8 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
     options.workspace = bytes.value();
   }
   OOC_ASSIGN(options.busy_gpus, BusyGpusOf(given.busy_gpus));
+  OOC_ASSIGN(options.device.borrowed, BorrowedOf(given, options.device.device));
+  OOC_ASSIGN(options.device.piece_bytes, BorrowedPiece());
   OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();

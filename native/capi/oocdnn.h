@@ -208,6 +208,7 @@ typedef struct oocdnn_options {
   const char* planning;    /* "estimate", "gradual", ..., see OOCDNN_PLANNING */
   const char* workspace;   /* the most bytes of an engine's workspace, see OOCDNN_WORKSPACE_LIMIT */
   const char* busy_gpus;   /* other GPUs that are busy too: "0", "7", see OOCDNN_BUSY_GPUS */
+  const char* borrow;      /* GPUs over whose links copies go too: "cuda:1,cuda:2"; "" for none */
   int32_t threads;         /* 0: all cores this process may use */
   int32_t reproducible;    /* 1: bits do not depend on the budget */
   int32_t trace;           /* 1: record a timeline, see oocdnn_take_trace */
@@ -766,6 +767,9 @@ OOCDNN_API oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t b
  * like others: the memory is the other GPU's, and the allocation this process's. */
 OOCDNN_API oocdnn_status oocdnn_borrow_slab(oocdnn_swapper* swapper, int32_t ordinal, int64_t bytes,
                                             uint64_t* slab);
+/* Copies between this GPU and host memory go over the link of GPU `ordinal` too, through some
+ * 50 MB of its memory; this GPU has to reach it. Once for each GPU; there is no way back. */
+OOCDNN_API oocdnn_status oocdnn_borrow_link(oocdnn_swapper* swapper, int32_t ordinal);
 /* Waits for all copies first. */
 OOCDNN_API oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab);
 /* Copies `bytes` bytes, from the beginning of the slab on, when the stream has arrived here.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/backends.hpp"
+#include "backends/borrowed.hpp"
 #include "base/process_lock.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
@@ -82,6 +83,13 @@ oocdnn_status oocdnn_borrow_slab(oocdnn_swapper* swapper, int32_t ordinal, int64
                                  uint64_t* slab) {
   return MakeSlab(swapper, bytes, slab,
                   [=](swap::Swapper& own) { return own.BorrowSlab(ordinal, bytes); });
+}
+
+oocdnn_status oocdnn_borrow_link(oocdnn_swapper* swapper, int32_t ordinal) {
+  return InTurn(swapper, [&](swap::Swapper& own) -> Status {
+    OOC_ASSIGN(const int64_t piece_bytes, BorrowedPiece());
+    return own.BorrowLink(ordinal, piece_bytes);
+  });
 }
 
 oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab) {

@@ -17,6 +17,7 @@ std::string VariablesOf(const oocdnn_options& given) {
              {given.profile != nullptr, Var::kProfile},
              {given.workspace != nullptr, Var::kWorkspaceLimit},
              {given.busy_gpus != nullptr, Var::kBusyGpus},
+             {given.borrow != nullptr, Var::kBorrow},
              {given.planning != nullptr, Var::kPlanning},
              {given.planning_seconds != 0.0, Var::kPlanningSeconds},
              {given.host_cap > 0, Var::kPinnedLimit}};

@@ -32,6 +32,9 @@ class Swapper {
   // kInvalidProblem where it is this GPU, kUnsupported where there is none or this GPU does not
   // reach its memory.
   virtual Result<void*> BorrowSlab(int ordinal, int64_t bytes) = 0;
+  // Copies with host memory go over the link of that GPU too, in pieces through a little of its
+  // memory. Errors as of BorrowSlab.
+  virtual Status BorrowLink(int ordinal, int64_t piece_bytes) = 0;
   // Waits for the copies of all slabs. kInvalidProblem where it is no slab.
   virtual Status FreeSlab(void* slab) = 0;
 

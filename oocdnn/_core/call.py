@@ -98,6 +98,7 @@ class Options:
     planning: str | None = None
     workspace: str | None = None
     busy_gpus: str | None = None
+    borrow: str | None = None
     threads: int = 0
     reproducible: bool = False
     trace: bool = False

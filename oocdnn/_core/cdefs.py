@@ -232,6 +232,7 @@ typedef struct oocdnn_options {
   const char* planning;
   const char* workspace;
   const char* busy_gpus;
+  const char* borrow;
   int32_t threads;
   int32_t reproducible;
   int32_t trace;
@@ -556,6 +557,7 @@ oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes,
                                               uint64_t* slab);
 oocdnn_status oocdnn_borrow_slab(oocdnn_swapper* swapper, int32_t ordinal, int64_t bytes,
                                             uint64_t* slab);
+oocdnn_status oocdnn_borrow_link(oocdnn_swapper* swapper, int32_t ordinal);
 oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab);
 oocdnn_status oocdnn_start_copy(oocdnn_swapper* swapper, int32_t way, uint64_t stream,
                                            uint64_t device_address, uint64_t slab, int64_t bytes,

@@ -90,7 +90,7 @@ def _no_operands() -> Any:
 
 
 _OPTION_TEXTS = (
-    "device", "budget", "engine", "wrap", "profile", "planning", "workspace", "busy_gpus",
+    "device", "budget", "engine", "wrap", "profile", "planning", "workspace", "busy_gpus", "borrow",
 )  # fmt: skip
 
 

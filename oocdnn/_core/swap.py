@@ -32,6 +32,10 @@ class NativeSwapper:
         which is freed with the last reference to it."""
         return Slab(self, nbytes, lender)
 
+    def borrow_link(self, lender: int) -> None:
+        """Copies with host memory go over that GPU's link too, from here on."""
+        _check(_library().oocdnn_borrow_link(self._handle, lender))
+
     def start(self, way: int, stream: int, device: int, slab: "Slab", nbytes: int) -> int:
         """The ticket of a copy that begins when the stream has arrived here."""
         status = self._start(self._handle, way, stream, device, slab.address, nbytes, self._ticket)

@@ -211,9 +211,9 @@ def _planned(environment: dict[str, str], program: Sequence[str]) -> bool:
     "--borrow",
     "lenders",
     multiple=True,
-    metavar="GPU=B",
-    help="With --limit: bytes of another GPU that training swaps to before host memory, as "
-    "cuda:1=40GiB.",
+    metavar="GPU[=B]",
+    help="With --limit: another GPU, over whose link copies go too, as cuda:1; or with bytes that "
+    "training swaps to before host memory, as cuda:1=40GiB.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 @plain_errors

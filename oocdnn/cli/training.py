@@ -61,7 +61,7 @@ def _page_of_files(files: tuple[Path, ...]) -> str:
 @click.option("--last/--first", default=None, help="Whether channels are last.")
 @click.option("--limit", "limits", multiple=True, metavar="B", help="GiB, or 0.5x of the needs.")
 @click.option(
-    "--borrow", multiple=True, metavar="GPU=B", help="Within limits: cuda:1=40GiB, for instance."
+    "--borrow", multiple=True, metavar="GPU[=B]", help="Within limits: cuda:1, cuda:1=40GiB."
 )
 @click.option(
     "--planning", default=2.0, metavar="S", help="Seconds for one plan.", show_default=True

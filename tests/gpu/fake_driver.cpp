@@ -400,7 +400,7 @@ FAKE(cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned) {
 }
 FAKE(cuEventCreate)(CUevent* event, unsigned flags) {
   IN_CONTEXT();
-  *event = new CUevent_st{(flags & CU_EVENT_DISABLE_TIMING) == 0, nullptr};
+  *event = new CUevent_st{(flags & CU_EVENT_DISABLE_TIMING) == 0, pushed.back(), nullptr};
   return 0;
 }
 FAKE(cuEventDestroy_v2)(CUevent event) {
@@ -411,6 +411,7 @@ FAKE(cuEventRecord)(CUevent event, CUstream stream) {
   IN_CONTEXT();
   if (event->timed) ++ooc_fake_time_stamps;
   const std::lock_guard lock(work_mutex);
+  if (Streams().count(stream) == 1 && stream->context != event->context) return 400;
   event->mark = std::make_shared<Mark>();
   event->mark->stream = stream;
   Enqueue(stream, [mark = event->mark] {

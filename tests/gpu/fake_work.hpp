@@ -22,6 +22,7 @@ struct Mark {
 };
 struct CUevent_st {
   bool timed = false;
+  CUcontext context = nullptr;
   std::shared_ptr<Mark> mark;  // of the last record
 };
 struct CUstream_st {

@@ -18,6 +18,10 @@ Status CheckPlain(const TileLayout& layout) {
                "blocks");
 }
 
+int64_t BytesOf(const StridedCopy& copy, Side wire) {
+  return Mul(copy.Elements(), SizeOf(wire == Side::kFrom ? copy.from_type : copy.to_type));
+}
+
 }  // namespace
 
 Result<Tier> Copier::Locate(const Transfer& transfer, Side side, StridedCopy* copy) const {
@@ -97,20 +101,59 @@ Status Copier::Enqueue(CUstream stream, StridedCopy copy, Tier tier, Side wire) 
   return {};
 }
 
+bool Copier::CrossesByEngine(const StridedCopy& copy, Side wire) const {
+  return PlanCopy(copy, Tier::kPinned, wire, limits_).method == Method::kEngine ||
+         GainsByRelay(copy, wire, limits_);
+}
+
 // The lane runs ahead by the parts of the bounce memory: a copy engine is not kept waiting for a
 // kernel, nor for the last piece of the transfer before.
 Status Copier::Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
                      const Bounce& bounce) const {
-  const int64_t part = bounce.bytes / static_cast<int64_t>(Lane::kParts) / kLeastPart * kLeastPart;
-  if (tier == Tier::kDevice || part < kLeastPart || !GainsByRelay(copy, wire, limits_)) {
-    return Enqueue(stream.handle(), std::move(copy), tier, wire);
+  if (tier == Tier::kDevice) return Enqueue(stream.handle(), std::move(copy), tier, wire);
+  int64_t part = bounce.bytes / static_cast<int64_t>(Lane::kParts) / kLeastPart * kLeastPart;
+  const bool relays = part >= kLeastPart && GainsByRelay(copy, wire, limits_);
+  OOC_ASSIGN(PeerPaths* const paths, stream.GetPaths());
+  if (!relays && paths == nullptr) return Enqueue(stream.handle(), std::move(copy), tier, wire);
+  if (paths != nullptr) {
+    part = relays ? std::min(part, paths->piece_bytes()) : paths->piece_bytes();
   }
-  OOC_ASSIGN(Lane* const lane, stream.GetLane());
-  for (const StridedCopy& piece : PiecesOf(copy, wire, part)) {
-    const auto offset = static_cast<uint64_t>(part) * lane->turn;
-    OOC_TRY(EnqueueRelay(stream, RelayOf(piece, wire, Address(bounce.data) + offset), lane, wire));
+  Lane* lane = nullptr;
+  if (relays) {
+    OOC_ASSIGN(lane, stream.GetLane());
+  }
+  for (StridedCopy& piece : PiecesOf(copy, wire, part)) {
+    const auto enqueue = [&]() -> Status {
+      if (!relays) return Enqueue(stream.handle(), std::move(piece), tier, wire);
+      const auto offset = static_cast<uint64_t>(part) * lane->turn;
+      return EnqueueRelay(stream, RelayOf(piece, wire, Address(bounce.data) + offset), lane, wire);
+    };
+    if (paths == nullptr || !CrossesByEngine(piece, wire)) {
+      OOC_TRY(enqueue());
+      continue;
+    }
+    const int64_t bytes = BytesOf(piece, wire);
+    OOC_ASSIGN(PeerPath* const path, paths->Choose(bytes));
+    if (path != nullptr) {
+      OOC_TRY(EnqueueThrough(*path, piece, wire));
+    } else {
+      OOC_TRY(paths->OverOwnLink(relays ? lane->handle : stream.handle(), bytes, enqueue));
+    }
   }
   return {};
+}
+
+// The step beyond the wire counts as one over it: by a copy engine where rows are long, else by few
+// multiprocessors.
+Status Copier::EnqueueThrough(PeerPath& path, const StridedCopy& piece, Side wire) const {
+  const auto first = [&](CUstream stream, CUdeviceptr middle) {
+    return Enqueue(stream, RelayOf(piece, wire, middle).first, Tier::kPinned, wire);
+  };
+  const auto second = [&](CUstream stream, CUdeviceptr middle) {
+    return Enqueue(stream, RelayOf(piece, wire, middle).second, Tier::kPinned, wire);
+  };
+  const Bound bound = wire == Side::kFrom ? Bound::kIn : Bound::kOut;
+  return path.Carry(bound, BytesOf(piece, wire), first, second);
 }
 
 Status Copier::EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, Side wire) const {
@@ -138,6 +181,7 @@ Status Copier::Zero(CUstream stream, const Transfer& transfer) const {
 
 Status Copier::Fetch(CudaStream& stream, const Transfer& transfer) const {
   OOC_TRY(CheckPlain(*transfer.layout));
+  OOC_TRY(stream.Turn(Bound::kIn));
   StridedCopy copy = CopyOf(transfer, Toward::kTile);
   if (copy.Elements() == 0) return Zero(stream.handle(), transfer);
   Simplify(&copy, Side::kFrom);
@@ -148,6 +192,7 @@ Status Copier::Fetch(CudaStream& stream, const Transfer& transfer) const {
 
 Status Copier::Drain(CudaStream& stream, const Transfer& transfer) const {
   OOC_TRY(CheckPlain(*transfer.layout));
+  OOC_TRY(stream.Turn(Bound::kOut));
   StridedCopy copy = CopyOf(transfer, Toward::kView);
   if (copy.Elements() == 0) return {};
   Simplify(&copy, Side::kTo);

@@ -21,10 +21,14 @@ class Copier {
  private:
   // Where the view's side lies; its addresses become those that the device uses.
   Result<Tier> Locate(const Transfer& transfer, Side side, StridedCopy* copy) const;
-  // As one copy, or piece by piece through the bounce memory where that is faster.
+  // As one copy, or in pieces: through the bounce memory where that is faster, and over the links
+  // of peers where there are any.
   Status Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
                const Bounce& bounce) const;
   Status EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, Side wire) const;
+  Status EnqueueThrough(PeerPath& path, const StridedCopy& piece, Side wire) const;
+  // Whether a copy engine does the step over the wire.
+  [[nodiscard]] bool CrossesByEngine(const StridedCopy& copy, Side wire) const;
   Status Enqueue(CUstream stream, StridedCopy copy, Tier tier, Side wire) const;
   Status EnqueueEngine(CUstream stream, const StridedCopy& copy, const EngineCopy& engine) const;
   Status EnqueueCall(CUstream stream, uint64_t from, uint64_t to, const EngineCopy& engine) const;

@@ -16,6 +16,7 @@
 #include "device/cuda/held.hpp"
 #include "device/cuda/host_memory.hpp"
 #include "device/cuda/norm.hpp"
+#include "device/cuda/peers.hpp"
 #include "device/cuda/pointer_facts.hpp"
 #include "device/cuda/pool_backward.hpp"
 #include "device/cuda/pool_forward.hpp"
@@ -51,6 +52,8 @@ class CudaDevice final : public Device {
   // `missing`: why an engine that could be there is not; "" where all are.
   CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std::string& missing);
   ~CudaDevice() override;
+  // Copies with host memory go over the links of these GPUs too.
+  Status Borrow(const std::vector<int>& ordinals, int64_t piece_bytes);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   void Bind() override { bound_.emplace(gpu_->context()); }
@@ -99,7 +102,10 @@ class CudaDevice final : public Device {
   template <class Enqueue>
   Status Put(Stream stream, const Tag& tag, const Sort& sort, int64_t weight,
              const Enqueue& enqueue) const {
-    return Enter([&] { return Of(stream).Timed(tag, sort, weight, enqueue); });
+    return Enter([&]() -> Status {
+      if (sort.kind != Kind::kCopy) OOC_TRY(Of(stream).Settle());
+      return Of(stream).Timed(tag, sort, weight, enqueue);
+    });
   }
   Status Launch(CUstream stream, const DensePlan& plan) const {
     return gpu_->Launch(plan.kernel, plan.shape, stream, plan.args);
@@ -107,6 +113,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] const Driver& driver() const { return gpu_->driver(); }
 
   const std::unique_ptr<Gpu> gpu_;
+  Peers peers_;
+  BorrowedLinks links_;
   const Copier copier_;
   CudaEngines engines_;
   std::vector<EngineInfo> infos_;
@@ -115,7 +123,7 @@ class CudaDevice final : public Device {
 };
 
 CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std::string& missing)
-    : gpu_(std::move(gpu)), copier_(*gpu_), engines_(std::move(engines)) {
+    : gpu_(std::move(gpu)), peers_(gpu_->context()), copier_(*gpu_), engines_(std::move(engines)) {
   capabilities_.name = Format("cuda:%d", gpu_->ordinal());
   capabilities_.description =
       Format("%s, compute capability %d.%d, %.1f GiB", gpu_->name().c_str(), gpu_->compute_major(),
@@ -134,6 +142,19 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std:
 CudaDevice::~CudaDevice() {
   const Current current(gpu_->context());
   engines_.clear();
+}
+
+Status CudaDevice::Borrow(const std::vector<int>& ordinals, int64_t piece_bytes) {
+  links_.piece_bytes = piece_bytes;
+  for (int ordinal : ordinals) {
+    OOC_ASSIGN(const PrimaryContext* const peer, peers_.Reach(ordinal));
+    links_.peers.push_back(peer);
+  }
+  // A profile of its own: the wires are other ones.
+  if (!ordinals.empty()) {
+    capabilities_.description += Format(", and %zu links of other GPUs", ordinals.size());
+  }
+  return {};
 }
 
 Result<int64_t> CudaDevice::FreeBytes() {
@@ -193,9 +214,9 @@ Result<Stream> CudaDevice::CreateStream(const char* name) {
   const Current current(gpu_->context());
   OOC_TRY(current.status());
   const bool computes = name != nullptr && std::strcmp(name, "compute") == 0;
-  OOC_ASSIGN(
-      std::unique_ptr<CudaStream> stream,
-      CudaStream::Make(*gpu_, computes ? gpu_->least_priority() : gpu_->greatest_priority()));
+  OOC_ASSIGN(std::unique_ptr<CudaStream> stream,
+             CudaStream::Make(*gpu_, computes ? gpu_->least_priority() : gpu_->greatest_priority(),
+                              computes ? BorrowedLinks() : links_));
   return reinterpret_cast<Stream>(stream.release());
 }
 
@@ -348,8 +369,9 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options) {
     return Error(Code::kUnsupported, "the CUDA device has no engine '%s'; %s",
                  options.engine.c_str(), why_not.c_str());
   }
-  return std::unique_ptr<Device>(
-      std::make_unique<cuda::CudaDevice>(std::move(gpu), std::move(engines), why_not));
+  auto device = std::make_unique<cuda::CudaDevice>(std::move(gpu), std::move(engines), why_not);
+  OOC_TRY(device->Borrow(options.borrowed, options.piece_bytes));
+  return std::unique_ptr<Device>(std::move(device));
 }
 
 }  // namespace oocdnn

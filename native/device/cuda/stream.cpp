@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/log.hpp"
+
 namespace oocdnn::cuda {
 namespace {
 
@@ -21,8 +23,10 @@ int64_t Now() {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaStream>> CudaStream::Make(const Gpu& gpu, int priority) {
+Result<std::unique_ptr<CudaStream>> CudaStream::Make(const Gpu& gpu, int priority,
+                                                     BorrowedLinks links) {
   std::unique_ptr<CudaStream> stream(new CudaStream(gpu));
+  stream->links_ = std::move(links);
   stream->priority_ = priority;
   OOC_CUDA(gpu.driver(), cuStreamCreateWithPriority, &stream->handle_, CU_STREAM_NON_BLOCKING,
            priority);
@@ -41,6 +45,7 @@ std::unique_ptr<CudaStream> CudaStream::Adopt(const Gpu& gpu, CUstream handle) {
 CudaStream::~CudaStream() {
   if (adopted_) return;
   const Driver& driver = gpu_.driver();
+  paths_.reset();
   for (CUstream stream : {lane_.handle, handle_}) {
     if (stream != nullptr) driver.cuStreamSynchronize(stream);
   }
@@ -80,6 +85,21 @@ Status CudaStream::MakeLane() {
 Result<Lane*> CudaStream::GetLane() {
   if (lane_.handle == nullptr) OOC_TRY(MakeLane());
   return &lane_;
+}
+
+// A peer that has no memory left is done without.
+Result<PeerPaths*> CudaStream::GetPaths() {
+  if (paths_ != nullptr || links_.peers.empty()) return paths_.get();
+  auto made = PeerPaths::Make(gpu_.context(), links_, handle_, priority_);
+  if (made.ok()) {
+    paths_ = std::move(made).value();
+    return paths_.get();
+  }
+  if (made.status().code() != Code::kOutOfMemory) return std::move(made).status();
+  Log(LogLevel::kWarn, "GPU %d copies over its own link alone: %s", gpu_.ordinal(),
+      made.status().message().c_str());
+  links_.peers.clear();
+  return static_cast<PeerPaths*>(nullptr);
 }
 
 // The event lies between two readings of the clock, some ten microseconds apart.
@@ -211,6 +231,7 @@ Status CudaStream::Record(CUevent event) {
                    "graph; call outside of the capture");
     }
   }
+  if (paths_ != nullptr) return paths_->Record(event);
   OOC_CUDA(gpu_.driver(), cuEventRecord, event, handle_);
   return {};
 }
@@ -218,11 +239,12 @@ Status CudaStream::Record(CUevent event) {
 Status CudaStream::Wait(CUevent event) {
   OOC_CUDA(gpu_.driver(), cuStreamWaitEvent, handle_, event, 0);
   if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamWaitEvent, lane_.handle, event, 0);
-  return {};
+  return paths_ == nullptr ? Status() : paths_->Wait(event);
 }
 
 // The lane is done when the stream is, unless a second step could not be enqueued.
 Status CudaStream::Synchronize() {
+  if (paths_ != nullptr) OOC_TRY(paths_->Synchronize());
   if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamSynchronize, lane_.handle);
   OOC_CUDA(gpu_.driver(), cuStreamSynchronize, handle_);
   Resolve();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/cuda/gpu.hpp"
+#include "device/cuda/peer_paths.hpp"
 #include "device/device.hpp"
 
 namespace oocdnn::cuda {
@@ -39,7 +40,9 @@ struct Sort {
 // All calls need the GPU's context current.
 class CudaStream {
  public:
-  static Result<std::unique_ptr<CudaStream>> Make(const Gpu& gpu, int priority);
+  // `links`: over which its copies between host memory and the GPU may go, too.
+  static Result<std::unique_ptr<CudaStream>> Make(const Gpu& gpu, int priority,
+                                                  BorrowedLinks links);
   // A stream of the caller's: an order of work, without a clock.
   static std::unique_ptr<CudaStream> Adopt(const Gpu& gpu, CUstream handle);
   ~CudaStream();  // waits for the work of a stream of our own
@@ -67,6 +70,12 @@ class CudaStream {
 
   // Made when first asked for; it waits for whatever the stream was told to wait for.
   Result<Lane*> GetLane();
+  // The same; null where no links are borrowed, or a peer has no memory left.
+  Result<PeerPaths*> GetPaths();
+  // What is copied from here on goes in this direction.
+  Status Turn(Bound bound) { return paths_ == nullptr ? Status() : paths_->Turn(bound); }
+  // Work that is no copy between host memory and the GPU is to be enqueued.
+  Status Settle() { return paths_ == nullptr ? Status() : paths_->Settle(); }
 
   Status Record(CUevent event);
   Status Wait(CUevent event);
@@ -113,6 +122,8 @@ class CudaStream {
   CUstream handle_ = nullptr;
   int priority_ = 0;
   Lane lane_;
+  BorrowedLinks links_;
+  std::unique_ptr<PeerPaths> paths_;
   CUevent base_ = nullptr;
   int64_t base_ns_ = 0;
   bool adopted_ = false;

@@ -1,16 +1,20 @@
 #include "device/cuda/swapper.hpp"
 
+#include <algorithm>
 #include <array>
-#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "device/cuda/host_memory.hpp"
-#include "device/cuda/primary_context.hpp"
+#include "device/cuda/peer_paths.hpp"
+#include "device/cuda/peers.hpp"
 
 namespace oocdnn::cuda {
 namespace {
+
+constexpr int64_t kAligned = 4096;  // bytes at whose multiples pieces begin
 
 struct Slab {
   int64_t bytes = 0;
@@ -20,17 +24,19 @@ struct Slab {
 // A direction: its copies run one after the other.
 struct Lane {
   CUstream stream = nullptr;
-  CUevent reached = nullptr;  // by the stream of the caller, where a copy begins
+  CUevent reached = nullptr;         // by the stream of the caller, where a copy begins
+  std::unique_ptr<PeerPaths> paths;  // beside the GPU's own link; null: it is the only one
 };
 
 class CudaSwapper final : public swap::Swapper {
  public:
-  explicit CudaSwapper(PrimaryContext context) : context_(std::move(context)) {}
+  explicit CudaSwapper(PrimaryContext context) : context_(std::move(context)), peers_(context_) {}
   ~CudaSwapper() override;
 
   Status Prepare();
   Result<void*> AllocateSlab(int64_t bytes) override;
   Result<void*> BorrowSlab(int ordinal, int64_t bytes) override;
+  Status BorrowLink(int ordinal, int64_t piece_bytes) override;
   Status FreeSlab(void* slab) override;
   Result<int64_t> Start(swap::Way way, swap::Stream stream, swap::Address device, void* slab,
                         int64_t bytes) override;
@@ -40,21 +46,22 @@ class CudaSwapper final : public swap::Swapper {
  private:
   [[nodiscard]] const Driver& driver() const { return context_.driver(); }
   Status Finish();
-  // A GPU whose memory this one reaches from here on.
-  Result<const PrimaryContext*> LenderOf(int ordinal);
   // Its copies have ended.
   void Free(void* address, const Slab& slab) const;
+  Status Copy(const Lane& lane, PeerPaths* paths, CUdeviceptr from, CUdeviceptr to, int64_t bytes);
   // The number of an event that no copy uses, made where there is none. It is the next copy's
   // ticket.
   Result<size_t> FreeEvent();
   Result<CUevent> EventOf(int64_t ticket) const;
 
   const PrimaryContext context_;
-  std::array<Lane, 2> lanes_;              // by Way
-  std::vector<CUevent> events_;            // at the end of a copy
-  std::vector<bool> waiting_;              // for each of them: its copy has not been waited for
-  std::vector<size_t> free_;               // the other ones
-  std::map<int, PrimaryContext> lenders_;  // by ordinal
+  Peers peers_;
+  std::array<Lane, 2> lanes_;    // by Way
+  std::vector<CUevent> events_;  // at the end of a copy
+  std::vector<bool> waiting_;    // for each of them: its copy has not been waited for
+  std::vector<size_t> free_;     // the other ones
+  BorrowedLinks links_;
+  std::vector<PeerPath*> choices_;  // for the pieces of a copy
   std::unordered_map<void*, Slab> slabs_;
 };
 
@@ -64,7 +71,8 @@ CudaSwapper::~CudaSwapper() {
   static_cast<void>(Finish());
   for (const auto& [address, slab] : slabs_) Free(address, slab);
   for (CUevent event : events_) driver().cuEventDestroy(event);
-  for (const Lane& lane : lanes_) {
+  for (Lane& lane : lanes_) {
+    lane.paths.reset();
     if (lane.reached != nullptr) driver().cuEventDestroy(lane.reached);
     if (lane.stream != nullptr) driver().cuStreamDestroy(lane.stream);
   }
@@ -82,6 +90,7 @@ Status CudaSwapper::Prepare() {
 
 Status CudaSwapper::Finish() {
   for (const Lane& lane : lanes_) {
+    if (lane.paths != nullptr) OOC_TRY(lane.paths->Synchronize());
     if (lane.stream != nullptr) OOC_CUDA(driver(), cuStreamSynchronize, lane.stream);
   }
   return {};
@@ -95,31 +104,8 @@ Result<void*> CudaSwapper::AllocateSlab(int64_t bytes) {
   return slab;
 }
 
-Result<const PrimaryContext*> CudaSwapper::LenderOf(int ordinal) {
-  const auto known = lenders_.find(ordinal);
-  if (known != lenders_.end()) return &known->second;
-  if (ordinal == context_.ordinal()) {
-    return Error(Code::kInvalidProblem, "GPU %d borrows from other GPUs, and not from itself",
-                 ordinal);
-  }
-  OOC_ASSIGN(PrimaryContext lender, PrimaryContext::Retain(ordinal));
-  int reaches = 0;
-  OOC_CUDA(driver(), cuDeviceCanAccessPeer, &reaches, context_.device(), lender.device());
-  if (reaches == 0) {
-    return Error(Code::kUnsupported, "GPU %d does not reach the memory of GPU %d",
-                 context_.ordinal(), ordinal);
-  }
-  const Current current(context_);
-  OOC_TRY(current.status());
-  const CUresult result = driver().cuCtxEnablePeerAccess(lender.handle(), 0);
-  if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
-    OOC_TRY(driver().Check(result, "cuCtxEnablePeerAccess"));
-  }
-  return &lenders_.emplace(ordinal, std::move(lender)).first->second;
-}
-
 Result<void*> CudaSwapper::BorrowSlab(int ordinal, int64_t bytes) {
-  OOC_ASSIGN(const PrimaryContext* const lender, LenderOf(ordinal));
+  OOC_ASSIGN(const PrimaryContext* const lender, peers_.Reach(ordinal));
   const Current current(*lender);
   OOC_TRY(current.status());
   CUdeviceptr made = 0;
@@ -132,6 +118,26 @@ Result<void*> CudaSwapper::BorrowSlab(int ordinal, int64_t bytes) {
   void* const slab = reinterpret_cast<void*>(made);  // NOLINT(performance-no-int-to-ptr)
   slabs_.emplace(slab, Slab{bytes, lender});
   return slab;
+}
+
+// The paths of the copies so far end here.
+Status CudaSwapper::BorrowLink(int ordinal, int64_t piece_bytes) {
+  OOC_ASSIGN(const PrimaryContext* const peer, peers_.Reach(ordinal));
+  const auto& peers = links_.peers;
+  if (std::find(peers.begin(), peers.end(), peer) != peers.end()) return {};
+  const Current current(context_);
+  OOC_TRY(current.status());
+  OOC_TRY(Finish());
+  BorrowedLinks links = links_;
+  links.peers.push_back(peer);
+  links.piece_bytes = piece_bytes;
+  std::array<std::unique_ptr<PeerPaths>, 2> made;
+  for (size_t way = 0; way < made.size(); ++way) {
+    OOC_ASSIGN(made[way], PeerPaths::Make(context_, links, lanes_[way].stream, 0));
+  }
+  for (size_t way = 0; way < made.size(); ++way) lanes_[way].paths = std::move(made[way]);
+  links_ = std::move(links);
+  return {};
 }
 
 void CudaSwapper::Free(void* address, const Slab& slab) const {
@@ -168,15 +174,56 @@ Result<int64_t> CudaSwapper::Start(swap::Way way, swap::Stream stream, swap::Add
   OOC_TRY(current.status());
   OOC_ASSIGN(const size_t number, FreeEvent());
   const Lane& lane = lanes_[static_cast<size_t>(way)];
+  PeerPaths* const paths = found->second.lender == nullptr ? lane.paths.get() : nullptr;
   OOC_CUDA(driver(), cuEventRecord, lane.reached, static_cast<CUstream>(stream));
   OOC_CUDA(driver(), cuStreamWaitEvent, lane.stream, lane.reached, 0);
+  if (paths != nullptr) OOC_TRY(paths->Wait(lane.reached));
   const bool out = way == swap::Way::kOut;
-  const CUdeviceptr host = Address(slab), to = out ? host : device, from = out ? device : host;
-  OOC_CUDA(driver(), cuMemcpyAsync, to, from, static_cast<size_t>(bytes), lane.stream);
-  OOC_CUDA(driver(), cuEventRecord, events_[number], lane.stream);
+  const CUdeviceptr beyond = Address(slab);
+  OOC_TRY(Copy(lane, paths, out ? device : beyond, out ? beyond : device, bytes));
+  if (lane.paths != nullptr) {
+    OOC_TRY(lane.paths->Record(events_[number]));
+  } else {
+    OOC_CUDA(driver(), cuEventRecord, events_[number], lane.stream);
+  }
   free_.pop_back();
   waiting_[number] = true;
   return static_cast<int64_t>(number);
+}
+
+// The GPU's own link has the first pieces, in one copy.
+Status CudaSwapper::Copy(const Lane& lane, PeerPaths* paths, CUdeviceptr from, CUdeviceptr to,
+                         int64_t bytes) {
+  const auto copy = [this](CUstream stream, CUdeviceptr begin, CUdeviceptr end, int64_t size) {
+    OOC_CUDA(driver(), cuMemcpyAsync, end, begin, static_cast<size_t>(size), stream);
+    return Status();
+  };
+  if (paths == nullptr) return copy(lane.stream, from, to, bytes);
+  const Bound bound =
+      &lane == &lanes_[static_cast<size_t>(swap::Way::kOut)] ? Bound::kOut : Bound::kIn;
+  const int64_t piece = RoundUp(CeilDiv(bytes, CeilDiv(bytes, paths->piece_bytes())), kAligned);
+  choices_.clear();
+  int64_t own = 0;
+  for (int64_t at = 0; at < bytes; at += piece) {
+    const int64_t size = std::min(piece, bytes - at);
+    OOC_ASSIGN(PeerPath* const path, paths->Choose(size));
+    if (path == nullptr) own += size;
+    choices_.push_back(path);
+  }
+  if (own > 0) {
+    OOC_TRY(paths->OverOwnLink(lane.stream, own, [&] { return copy(lane.stream, from, to, own); }));
+  }
+  auto at = static_cast<uint64_t>(own);
+  for (PeerPath* path : choices_) {
+    if (path == nullptr) continue;
+    const int64_t size = std::min(piece, bytes - static_cast<int64_t>(at));
+    OOC_TRY(path->Carry(
+        bound, size,
+        [&](CUstream stream, CUdeviceptr middle) { return copy(stream, from + at, middle, size); },
+        [&](CUstream stream, CUdeviceptr middle) { return copy(stream, middle, to + at, size); }));
+    at += static_cast<uint64_t>(size);
+  }
+  return {};
 }
 
 Status CudaSwapper::Wait(int64_t ticket, swap::Stream stream) {

@@ -155,6 +155,7 @@ void OpenContext(Session* session) {
   options.planning = Pick(&random, kPlannings);
   if (random.Chance(20)) options.workspace = workspace.c_str();
   if (hostile && random.Chance(20)) options.busy_gpus = busy.c_str();
+  if (hostile && random.Chance(20)) options.borrow = busy.c_str();
   options.threads = hostile && random.Chance(20) ? random.Int(3) : random.Chance(90) ? 1 : 2;
   options.reproducible = random.Chance(20) ? random.Int(2) : 0;
   options.trace = random.Chance(20) ? 1 : 0;

@@ -18,6 +18,8 @@ void CallSwap(Random* random) {
   Now("oocdnn_borrow_slab");
   Answered(oocdnn_borrow_slab(swapper, random->Int(), random->Between(-1, 4096),
                               random->Chance(10) ? nullptr : &slab));
+  Now("oocdnn_borrow_link");
+  Answered(oocdnn_borrow_link(swapper, random->Int()));
   Now("oocdnn_start_copy");
   Answered(oocdnn_start_copy(swapper, random->Int(), 0, 0, slab, random->Integer(), &ticket));
   Now("oocdnn_copy_done");

@@ -48,7 +48,8 @@ class Card(Protocol):
     device: torch.device
     probe_bytes: int  # of the copies that measure the link
     least_bytes: int  # a smaller storage is kept: its copy costs more than its bytes are worth
-    borrowed: Mapping[int, int]  # bytes of other GPUs that slabs take before host memory
+    # Bytes of other GPUs that slabs take before host memory, by the GPUs whose links are used.
+    borrowed: Mapping[int, int]
     one_stream: bool  # False once `holds` has seen another stream
 
     def begin(self) -> None:
@@ -203,7 +204,8 @@ class CudaCard:
     """A GPU: copies run beside the current stream.
 
     Args:
-        borrowed: Bytes of other GPUs that slabs take before host memory, by the GPUs' numbers.
+        borrowed: The numbers of other GPUs whose links copies with host memory use too, and bytes
+            of their memory that slabs take before that.
     """
 
     probe_bytes = 1 << 28
@@ -214,6 +216,8 @@ class CudaCard:
         torch.cuda.init()
         self.swapper = NativeSwapper(device.index)
         self.borrowed = borrowed or {}
+        for number in self.borrowed:
+            self.swapper.borrow_link(number)
         self._lenders = Lenders(self.swapper, self.borrowed)
         self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)

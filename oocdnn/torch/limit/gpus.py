@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,19 +32,26 @@ def gpu_of(device: torch.device | int | str | None) -> torch.device:
     return torch.device("cuda", index)
 
 
-def borrowed_of(gpu: torch.device, borrow: Mapping[Any, int | str]) -> dict[int, int]:
-    """Bytes that `gpu` borrows, by the numbers of the other GPUs, in the given order."""
+Borrow = Mapping[Any, int | str] | Sequence[Any]
+
+
+def borrowed_of(gpu: torch.device, borrow: Borrow) -> dict[int, int]:
+    """Bytes that `gpu` borrows, by the numbers of the other GPUs, in the given order; 0 where it is
+    the link alone."""
+    if isinstance(borrow, Sequence) and not isinstance(borrow, (str, bytes)):
+        borrow = dict.fromkeys(borrow, 0)
     if not isinstance(borrow, Mapping):
         raise InvalidProblem(
-            f"borrow is {shown(borrow)}; it must be GPUs with bytes, as {{'cuda:1': '40GiB'}}"
+            f"borrow is {shown(borrow)}; it must be GPUs, as ['cuda:1'], or GPUs with bytes, as "
+            "{'cuda:1': '40GiB'}"
         )
     found: dict[int, int] = {}
     for device, size in borrow.items():
         lender, nbytes = gpu_of(device), byte_count(f"what {device} lends", size)
-        if lender == gpu or nbytes <= 0 or lender.index in found:
+        if lender == gpu or nbytes < 0 or lender.index in found:
             raise InvalidProblem(
-                f"{nbytes} bytes of {lender} for {gpu}: a GPU borrows a positive number of bytes "
-                "from other GPUs, each of them named once"
+                f"{nbytes} bytes of {lender} for {gpu}: a GPU borrows bytes, or with 0 the link "
+                "alone, from other GPUs, each of them named once"
             )
         free, _ = driver_bytes(lender)
         if nbytes > free:

@@ -35,21 +35,25 @@ class Links:
     def joined_for(self, swapped: int) -> Link:
         """One link for so many bytes."""
         parts = []
-        for nbytes in self._card.borrowed.values():
+        for nbytes in filter(None, self._card.borrowed.values()):
             parts.append(min(nbytes, swapped))
             swapped -= parts[-1]
         return joined(self.each, [*parts, swapped])
 
 
 def measured_links(card: Card) -> list[Link]:
-    """The links to lenders in their order, and to the host. Raises where a GPU cannot lend."""
+    """The links to lenders of memory in their order, and to the host. Raises where a GPU cannot
+    lend."""
     device, found = card.device, []
     for number, nbytes in card.borrowed.items():
+        if nbytes == 0:
+            continue
         lender = CudaCard(device, {number: nbytes})
         lender.probe_bytes = min(lender.probe_bytes, whole_pages(nbytes))
         lender.swapper.slab(lender.probe_bytes, number)  # raises where the GPU cannot lend
         found.append(measured(lender, f"cuda:{number}"))
-    return [*found, measured(CudaCard(device) if found else card)]
+    alone = CudaCard(device, dict.fromkeys(card.borrowed, 0)) if found else card
+    return [*found, measured(alone)]
 
 
 def joined(links: Sequence[Link], nbytes: Sequence[int]) -> Link:

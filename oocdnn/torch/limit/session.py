@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +26,7 @@ from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.collector import collector
-from oocdnn.torch.limit.gpus import borrowed_of, gpu_of
+from oocdnn.torch.limit.gpus import Borrow, borrowed_of, gpu_of
 from oocdnn.torch.limit.links import Links
 from oocdnn.torch.limit.plans import Plans
 
@@ -67,10 +67,11 @@ class memory_limit:
             included: an integer, or text such as "16GiB". The device has to be this process's
             alone: what other processes hold there counts as well.
         device: The GPU; PyTorch's current one by default.
-        borrow: Bytes of other GPUs of this process that are taken before host memory, for instance
-            {"cuda:1": "40GiB"}. This GPU has to reach their memory, which the beginning of the
-            context finds out. What they lend is allocated as it is needed, kept for the following
-            steps, and freed with this object.
+        borrow: Other GPUs of this process: a list, as ["cuda:1"], over whose links this GPU copies
+            to and from host memory too; or with bytes that are taken before host memory as well,
+            for instance {"cuda:1": "40GiB"}. This GPU has to reach their memory, which the
+            beginning of the context finds out. What they lend is allocated as it is needed, kept
+            for the following steps, and freed with this object; copies over a link take 48 MiB.
         planning: Seconds that the search for one plan may take; up to four times as long where the
             gaps of PyTorch's allocator pass the limit, and twice that where more is swapped than
             other GPUs lend.
@@ -78,8 +79,8 @@ class memory_limit:
             and to which the plans that are made are written.
 
     Raises:
-        InvalidProblem: The limit, the time or what is borrowed is no positive number, or the GPU
-            is to borrow from itself.
+        InvalidProblem: The limit or the time is no positive number, or what is borrowed is not of
+            other GPUs.
         FileError: The file of plans cannot be read, or is something else's.
         DeviceError: PyTorch has no such GPU.
         Unsupported: highspy is not installed, or the GPU does not reach another one's memory.
@@ -95,7 +96,7 @@ class memory_limit:
         limit: int | str,
         device: torch.device | int | str | None = None,
         *,
-        borrow: Mapping[Any, int | str] | None = None,
+        borrow: Borrow | None = None,
         planning: float = 4.0,
         plan_file: str | os.PathLike[str] | None = None,
         card: Card | None = None,

@@ -1,0 +1,91 @@
+// A way between host memory and a GPU that leads through a peer: over the peer's own link, a little
+// of its memory, and the link between the two GPUs.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "device/cuda/link_rate.hpp"
+#include "device/cuda/primary_context.hpp"
+
+namespace oocdnn::cuda {
+
+enum class Bound : uint8_t { kIn, kOut };  // out: away from the GPU
+
+// Copies go in pieces, each in two steps that overlap with those of its neighbours. Calls need the
+// GPU's context current.
+class PeerPath {
+ public:
+  // `peer`: its memory is reached, and it lives as long. `piece_bytes`: of the largest piece.
+  // kOutOfMemory where the peer has no memory left.
+  static Result<std::unique_ptr<PeerPath>> Make(const PrimaryContext& own,
+                                                const PrimaryContext& peer, int64_t piece_bytes,
+                                                int priority);
+  ~PeerPath();  // waits for the copies
+  PeerPath(const PeerPath&) = delete;
+  PeerPath& operator=(const PeerPath&) = delete;
+
+  // One piece, behind the ones before and what was waited for: first(stream, middle) enqueues the
+  // step to the peer's memory at `middle`, second(stream, middle) the step from there. The step
+  // over the peer's link is on a stream of the peer's, and a copy engine does it; the other one is
+  // on a stream of the GPU's.
+  template <class First, class Second>
+  Status Carry(Bound bound, int64_t bytes, const First& first, const Second& second) {
+    Slot& slot = slots_[turn_];
+    turn_ = (turn_ + 1) % kSlots;
+    busy_ = true;
+    const auto over_link = [&](const auto& step) {
+      return rate_.Timed(far_, bytes, [&] { return step(far_, slot.memory); });
+    };
+    if (bound == Bound::kIn) {
+      OOC_CUDA(driver(), cuStreamWaitEvent, far_, slot.near, 0);
+      OOC_TRY(over_link(first));
+      OOC_CUDA(driver(), cuEventRecord, slot.far, far_);
+      OOC_CUDA(driver(), cuStreamWaitEvent, near_, slot.far, 0);
+      OOC_TRY(second(near_, slot.memory));
+      OOC_CUDA(driver(), cuEventRecord, slot.near, near_);
+    } else {
+      OOC_CUDA(driver(), cuStreamWaitEvent, near_, slot.far, 0);
+      OOC_TRY(first(near_, slot.memory));
+      OOC_CUDA(driver(), cuEventRecord, slot.near, near_);
+      OOC_CUDA(driver(), cuStreamWaitEvent, far_, slot.near, 0);
+      OOC_TRY(over_link(second));
+      OOC_CUDA(driver(), cuEventRecord, slot.far, far_);
+    }
+    return {};
+  }
+
+  // The pieces from here on wait for the event.
+  Status Wait(CUevent event) const;
+  // The stream waits for the pieces so far.
+  Status Precede(CUstream stream) const;
+  // Whether pieces are under way.
+  bool Busy();
+  Status Synchronize() const;
+  // Bytes a second over the peer's link.
+  double Rate() { return rate_.Read(); }
+
+ private:
+  // A part of the peer's memory. `near` is behind its last step on the stream of the same name, and
+  // `far` too.
+  struct Slot {
+    CUdeviceptr memory = 0;
+    CUevent near = nullptr, far = nullptr;
+  };
+  static constexpr size_t kSlots = 3;
+
+  PeerPath(const PrimaryContext& own, const PrimaryContext& peer)
+      : own_(own), peer_(peer), rate_(own.driver()) {}
+  Status Prepare(int64_t piece_bytes, int priority);
+  [[nodiscard]] const Driver& driver() const { return own_.driver(); }
+  [[nodiscard]] const Slot& Last() const { return slots_[(turn_ + kSlots - 1) % kSlots]; }
+
+  const PrimaryContext &own_, &peer_;
+  CUstream near_ = nullptr, far_ = nullptr;  // of the GPU, and of the peer
+  std::array<Slot, kSlots> slots_;
+  size_t turn_ = 0;
+  bool busy_ = false;
+  LinkRate rate_;
+};
+
+}  // namespace oocdnn::cuda
