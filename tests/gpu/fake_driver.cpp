@@ -76,6 +76,8 @@ size_t held = 0, peak = 0;      // bytes of device memory, now and at most since
 int questions = 0;              // about pointers
 size_t registrable = SIZE_MAX;  // bytes, at once
 size_t lendable = SIZE_MAX;     // bytes that the second GPU has
+size_t crossed[2] = {};         // bytes that copies of each GPU's streams moved from or to the host
+int slow = 0;                   // milliseconds more of each such copy of the second GPU's
 int reaches = 1;                // whether a GPU reaches another one's memory
 void (*registering)() = nullptr;
 
@@ -101,6 +103,28 @@ bool Reachable(CUdeviceptr begin, size_t bytes) {
   if (range == nullptr || begin + bytes > base + range->bytes) return false;
   const bool own = range->context == nullptr || range->context == pushed.back();
   return own || peers.contains({pushed.back(), range->context});
+}
+
+// Enqueues a copy, which is counted where one side is host memory.
+void EnqueueCopy(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                 std::function<void()> copy) {
+  bool crosses = false;
+  {
+    const std::lock_guard lock(mutex);
+    for (const CUdeviceptr side : {to, from}) {
+      CUdeviceptr base = 0;
+      const Range* const range = Find(side, &base);
+      crosses = crosses || (range != nullptr && range->context == nullptr);
+    }
+  }
+  Enqueue(stream, [=, copy = std::move(copy)] {
+    copy();
+    const bool second =
+        Streams().contains(stream) && stream->context == reinterpret_cast<CUcontext>(&contexts[1]);
+    if (!crosses) return;
+    crossed[second ? 1 : 0] += bytes;
+    if (second) passed += std::chrono::milliseconds(slow);
+  });
 }
 
 void* At(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
@@ -168,6 +192,17 @@ FAKE(cuCtxEnablePeerAccess)(CUcontext peer, unsigned) {
 // second GPU has.
 FAKE(fake_reaches)(int whether) { return reaches = whether, 0; }
 FAKE(fake_lendable)(size_t bytes) { return lendable = bytes, 0; }
+// No functions of the driver's: the bytes that a GPU's streams have copied from or to host memory
+// since it was last asked, and how much longer each such copy of the second GPU's takes.
+FAKE(fake_crossed)(int gpu, size_t* bytes) {
+  const std::lock_guard lock(work_mutex);
+  *bytes = std::exchange(crossed[gpu], 0);
+  return 0;
+}
+FAKE(fake_slow)(int milliseconds) {
+  const std::lock_guard lock(work_mutex);
+  return slow = milliseconds, 0;
+}
 FAKE(cuCtxPushCurrent_v2)(CUcontext context) {
   pushed.push_back(context);
   return 0;
@@ -295,7 +330,7 @@ FAKE(cuMemHostUnregister)(void* memory) {
 FAKE(cuMemcpyAsync)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   IN_CONTEXT();
   if (!Reachable(to, bytes) || !Reachable(from, bytes)) return 1;
-  Enqueue(stream, [=] { std::memcpy(At(to), At(from), bytes); });
+  EnqueueCopy(stream, to, from, bytes, [=] { std::memcpy(At(to), At(from), bytes); });
   return 0;
 }
 FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream stream) {
@@ -316,7 +351,8 @@ FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream stream) {
       if (!Reachable(from, c->WidthInBytes) || !Reachable(to, c->WidthInBytes)) return 1;
     }
   }
-  Enqueue(stream, [copy = *c] {
+  const size_t bytes = c->WidthInBytes * c->Height * c->Depth;
+  EnqueueCopy(stream, c->dstDevice, c->srcDevice, bytes, [copy = *c] {
     for (size_t z = 0; z < copy.Depth; ++z) {
       for (size_t y = 0; y < copy.Height; ++y) {
         std::memcpy(At(copy.dstDevice + (z * copy.dstHeight + y) * copy.dstPitch),

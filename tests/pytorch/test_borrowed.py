@@ -130,8 +130,9 @@ def test_plans_have_the_rates_of_what_is_borrowed(
 @pytest.mark.parametrize(
     ("borrow", "told"),
     [
-        ({"cuda:0": "1GiB"}, "1073741824 bytes of cuda:0 for cuda:0: a GPU borrows a positive"),
-        ({"cuda:1": 0}, "0 bytes of cuda:1"),
+        ({"cuda:0": "1GiB"}, "1073741824 bytes of cuda:0 for cuda:0: a GPU borrows bytes"),
+        (["cuda:0"], "0 bytes of cuda:0 for cuda:0"),
+        ({"cuda:1": -1}, "-1"),
         ({"cuda:1": 5, torch.device("cuda", 1): 6}, "each of them named once"),
         ({"cuda:1": "x"}, "what cuda:1 lends"),
     ],
@@ -141,7 +142,7 @@ def test_what_cannot_be_borrowed_is_told(
 ) -> None:
     gpu = torch.device("cuda", 0)
     for text in ("cuda:1=1GiB", ""):
-        with pytest.raises(InvalidProblem, match=f"borrow is '{text}'; it must be GPUs with bytes"):
+        with pytest.raises(InvalidProblem, match=f"borrow is '{text}'; it must be GPUs, as"):
             borrowed_of(gpu, text)  # type: ignore[arg-type]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -152,6 +153,7 @@ def test_what_cannot_be_borrowed_is_told(
     with pytest.raises(OutOfMemory, match="101 bytes are to be borrowed of cuda:1, and 100 are"):
         borrowed_of(gpu, {"cuda:1": 101})
     assert borrowed_of(gpu, {"cuda:1": 100}) == {1: 100}
+    assert borrowed_of(gpu, ["cuda:1"]) == borrowed_of(gpu, {"cuda:1": 0}) == {1: 0}
 
 
 def test_each_lender_is_measured_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,14 +178,14 @@ def test_each_lender_is_measured_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(links, "CudaCard", Card)
     monkeypatch.setattr(links, "measured", measured)
-    found = Links(Card(torch.device("cuda", 0), {2: 1 << 30, 1: 4096}))
+    found = Links(Card(torch.device("cuda", 0), {2: 1 << 30, 3: 0, 1: 4096}))
     found.measure()
     assert [(link.name, link.to_host) for link in found.each] == [
         ("cuda:2", 1e9 + (1 << 30)),
         ("cuda:1", 1e9 + 4096),
         ("host", 1e9),
     ]
-    assert asked == [(2, 1 << 28), (1, 4096)]
+    assert asked == [(2, 1 << 28), (1, 2048)]
     assert found.joined_for(1 << 30).name == "cuda:2"
     assert found.joined_for((1 << 30) + 4096).name == "cuda:2 and cuda:1"
     assert found.joined_for(1 << 31).name == "cuda:2 and cuda:1 and host"

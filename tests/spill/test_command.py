@@ -75,9 +75,9 @@ def test_files_about_the_plan_become_variables_and_need_a_plan(name):
 
 
 def test_what_gpus_lend_becomes_a_variable_and_needs_a_plan():
-    lenders = ["--borrow", "cuda:1=40GiB", "--borrow", "cuda:2=512MiB"]
+    lenders = ["--borrow", "cuda:1=40GiB", "--borrow", "cuda:2"]
     _, lines = with_options("--limit", "64MiB", *lenders)
-    assert "OOCDNN_BORROW=cuda:1=40GiB,cuda:2=512MiB" in lines
+    assert "OOCDNN_BORROW=cuda:1=40GiB,cuda:2" in lines
     _, lines = with_options("--limit", "64MiB", OOCDNN_BORROW="cuda:3=1GiB")  # of an outer run
     assert not any(line.startswith("OOCDNN_BORROW") for line in lines)
     done, _ = with_options(*lenders)
@@ -85,7 +85,7 @@ def test_what_gpus_lend_becomes_a_variable_and_needs_a_plan():
     assert "--borrow is about the plan within a --limit" in done.stderr
 
 
-@pytest.mark.parametrize("text", ["cuda:1", "cpu=1GiB", "cuda:x=1GiB", "cuda:1=much", "=1GiB"])
+@pytest.mark.parametrize("text", ["cpu=1GiB", "cuda:x=1GiB", "cuda:1=much", "=1GiB"])
 def test_what_is_no_lender_is_refused(text):
     done, _ = with_options("--limit", "64MiB", "--borrow", text)
     assert done.returncode == 2

@@ -3,7 +3,7 @@
 namespace oocdnn::cuda {
 namespace {
 
-constexpr double kLatest = 0.25;  // the share of the latest copy in the rate
+constexpr double kLatest = 0.5;  // the share of the latest copy in the rate
 
 }  // namespace
 

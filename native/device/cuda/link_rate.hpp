@@ -20,8 +20,8 @@ class LinkRate {
   // Calls enqueue(), which puts a copy of so many bytes on the stream.
   template <class Enqueue>
   Status Timed(CUstream stream, int64_t bytes, const Enqueue& enqueue) {
-    const bool timed = !pending_ && copies_++ % kTimedEvery == 1;  // the first may be a slow one
-    if (!timed) return enqueue();
+    if (!wanted_ || pending_) return enqueue();
+    wanted_ = false;
     OOC_CUDA(driver_, cuEventRecord, begin_, stream);
     OOC_TRY(enqueue());
     OOC_CUDA(driver_, cuEventRecord, end_, stream);
@@ -30,16 +30,16 @@ class LinkRate {
     return {};
   }
 
+  // The next copy is to be timed.
+  void Want() { wanted_ = true; }
   // Bytes a second, of the copies that have ended; a guess before the first.
   double Read();
 
  private:
-  static constexpr int64_t kTimedEvery = 16;
-
   const Driver& driver_;
   CUevent begin_ = nullptr, end_ = nullptr;
-  int64_t copies_ = 0, bytes_ = 0;
-  bool pending_ = false, known_ = false;
+  int64_t bytes_ = 0;
+  bool wanted_ = false, pending_ = false, known_ = false;
   double rate_ = 50e9;
 };
 

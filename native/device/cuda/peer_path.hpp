@@ -62,8 +62,8 @@ class PeerPath {
   // Whether pieces are under way.
   bool Busy();
   Status Synchronize() const;
-  // Bytes a second over the peer's link.
-  double Rate() { return rate_.Read(); }
+  // Over the peer's link.
+  LinkRate& rate() { return rate_; }
 
  private:
   // A part of the peer's memory. `near` is behind its last step on the stream of the same name, and

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int64_t kLeastPart = 8;  // of the largest piece: a shorter one takes the shorter way
 // Pieces by which a link may be ahead: what was copied long ago says nothing of now.
-constexpr double kAhead = 2.0;
+constexpr double kAhead = 8.0;
+constexpr int64_t kTimedEvery = 16, kProbedEvery = 512;  // pieces of all links
 
 }  // namespace
 
@@ -29,6 +30,7 @@ Status PeerPaths::Prepare(const PrimaryContext& own,
     paths_.push_back(std::move(path));
   }
   ends_.resize(1 + paths_.size());
+  timed_.resize(ends_.size());
   return {};
 }
 
@@ -47,29 +49,42 @@ Status PeerPaths::Turn(Bound bound) {
   return Settle();
 }
 
-Result<PeerPath*> PeerPaths::Choose(int64_t bytes) {
-  const auto size = static_cast<double>(bytes);
-  const double own_seconds = size / rate_.Read();
+// The link that ends a piece first; one that was slow has one now and then, to tell whether it
+// still is.
+size_t PeerPaths::Soonest(int64_t bytes) {
   size_t best = 0;
-  double soonest = ends_[0] + own_seconds;
-  for (size_t i = 0; bytes * kLeastPart >= piece_bytes_ && i < paths_.size(); ++i) {
-    const double end = ends_[1 + i] + size / paths_[i]->Rate();
-    if (end < soonest) {
+  double soonest = 0.0;
+  for (size_t link = 0; link < ends_.size(); ++link) {
+    const double end = ends_[link] + static_cast<double>(bytes) / RateOf(link).Read();
+    const bool probed = pieces_ - timed_[link] >= kProbedEvery;
+    if (link == 0 || probed || end < soonest) {
+      best = link;
       soonest = end;
-      best = 1 + i;
+      if (probed) break;
     }
   }
   ends_[best] = soonest;
-  const double least = *std::max_element(ends_.begin(), ends_.end()) -
-                       kAhead * static_cast<double>(piece_bytes_) / rate_.Read();
+  return best;
+}
+
+Result<PeerPath*> PeerPaths::Choose(int64_t bytes) {
+  if (bytes * kLeastPart < piece_bytes_) return static_cast<PeerPath*>(nullptr);
+  ++pieces_;
+  const size_t link = Soonest(bytes);
+  const double ahead = kAhead * static_cast<double>(piece_bytes_) / rate_.Read();
+  const double least = *std::max_element(ends_.begin(), ends_.end()) - ahead;
   for (double& end : ends_) end = std::max(end - least, 0.0);
-  if (best == 0) return static_cast<PeerPath*>(nullptr);
+  if (pieces_ - timed_[link] >= kTimedEvery) {
+    timed_[link] = pieces_;
+    RateOf(link).Want();
+  }
+  if (link == 0) return static_cast<PeerPath*>(nullptr);
   if (follow_) {
     OOC_CUDA(driver_, cuEventRecord, mark_, stream_);
     for (const auto& path : paths_) OOC_TRY(path->Wait(mark_));
     follow_ = false;
   }
-  return paths_[best - 1].get();
+  return paths_[link - 1].get();
 }
 
 Status PeerPaths::Settle() {

@@ -51,6 +51,8 @@ class PeerPaths {
  private:
   PeerPaths(const PrimaryContext& own, int64_t piece_bytes, CUstream stream)
       : driver_(own.driver()), piece_bytes_(piece_bytes), stream_(stream), rate_(own.driver()) {}
+  LinkRate& RateOf(size_t link) { return link == 0 ? rate_ : paths_[link - 1]->rate(); }
+  size_t Soonest(int64_t bytes);
   Status Prepare(const PrimaryContext& own, const std::vector<const PrimaryContext*>& peers,
                  int priority);
 
@@ -60,8 +62,12 @@ class PeerPaths {
   CUstream join_ = nullptr;  // comes after the stream and the paths
   CUevent mark_ = nullptr;   // where the stream is
   std::vector<std::unique_ptr<PeerPath>> paths_;
-  LinkRate rate_;             // of the GPU's own link
-  std::vector<double> ends_;  // when each link ends its pieces, in seconds; the own one's first
+  LinkRate rate_;  // of the GPU's own link
+  // Of each link, the own one's first: when it ends its pieces, in seconds, and the number of the
+  // latest piece that was timed.
+  std::vector<double> ends_;
+  std::vector<int64_t> timed_;
+  int64_t pieces_ = 0;
   Bound bound_ = Bound::kIn;
   bool follow_ = true;  // the paths have to wait for the stream
 };

@@ -10,7 +10,6 @@ from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.store import Store
 
-_BOTH = 0.85  # of the sum of the rates, where both directions are in use
 # Large copies and rounds of small ones; the first, for which memory is page-locked, is not counted.
 _LARGE, _ROUNDS = 5, 4
 _SMALL = 16  # copies of a round
@@ -19,28 +18,39 @@ _SMALL = 16  # copies of a round
 def measured(card: Card, name: str = "host") -> Link:
     """The rates of large copies to the card's first slabs, and what a copy takes the host, with its
     device bytes and without waits."""
-    away, back = _rates(card)
-    return Link(away, back, _BOTH * (away + back), name=name, host=_host(card))
+    away, back, both = _rates(card)
+    # Two directions together are as fast as the faster one at least, and as both alone at most.
+    both = min(max(both, away, back), away + back)
+    return Link(away, back, both, name=name, host=_host(card))
 
 
-def _rates(card: Card) -> tuple[float, float]:
-    """Bytes a second, away from the device and back."""
+def _rates(card: Card) -> tuple[float, float, float]:
+    """Bytes a second, away from the device, back, and of both at the same time."""
     store, nbytes = Store(card), card.probe_bytes
-    away, back = [], []
+    away, back, both = [], [], []
     for number in range(_LARGE):
-        entry = _entry(card, store, number, nbytes)
-        away.append(_seconds(card, entry, store.leave, store.copied))
+        entry, other = (_entry(card, store, one, nbytes) for one in (2 * number, 2 * number + 1))
+        away.append(_seconds(card, (store.leave, entry), (store.copied, entry)))
         store.drop(entry)
-        back.append(_seconds(card, entry, store.come, store.arrived))
-        store.gone(entry)
-    return nbytes / min(away[1:]), nbytes / min(back[1:])
+        back.append(_seconds(card, (store.come, entry), (store.arrived, entry)))
+        store.drop(entry)
+        acts = (
+            (store.come, entry),
+            (store.leave, other),
+            (store.arrived, entry),
+            (store.copied, other),
+        )
+        both.append(_seconds(card, *acts))
+        for one in (entry, other):
+            store.gone(one)
+    return nbytes / min(away[1:]), nbytes / min(back[1:]), 2 * nbytes / min(both[1:])
 
 
-def _seconds(card: Card, entry: Entry, *acts: Callable[[Entry], object]) -> float:
-    """The time of acts on an entry, with the device's."""
+def _seconds(card: Card, *acts: tuple[Callable[[Entry], object], Entry]) -> float:
+    """The time of acts on entries, with the device's."""
     card.finish()
     began = time.perf_counter()
-    for act in acts:
+    for act, entry in acts:
         act(entry)
     card.finish()
     return time.perf_counter() - began

@@ -49,7 +49,8 @@ def measured_links(card: Card) -> list[Link]:
         if nbytes == 0:
             continue
         lender = CudaCard(device, {number: nbytes})
-        lender.probe_bytes = min(lender.probe_bytes, whole_pages(nbytes))
+        # Two copies at a time are measured.
+        lender.probe_bytes = min(lender.probe_bytes, whole_pages(max(nbytes // 2, 1)))
         lender.swapper.slab(lender.probe_bytes, number)  # raises where the GPU cannot lend
         found.append(measured(lender, f"cuda:{number}"))
     alone = CudaCard(device, dict.fromkeys(card.borrowed, 0)) if found else card

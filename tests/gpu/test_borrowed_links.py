@@ -1,0 +1,256 @@
+"""Copies that go over the links of other GPUs too.
+
+On a machine without a GPU test_suites.py runs this file on a fake driver of two, whose streams work
+late: a piece that does not wait, or that nobody waits for, gives other values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Iterator
+from ctypes import byref, c_size_t
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from engine.cases import DEVICE, RandomDraw, random_case, run_case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from python.support import assert_equal, channels_last, integers
+
+import oocdnn
+from oocdnn._core.swap import IN, OUT, NativeSwapper
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import FAKE, call, driver, free_bytes, gpus
+from test_swap import Stream, array_of, bytes_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(DEVICE == "cpu", reason="runs where OOCDNN_TEST_DEVICE is cuda"),
+    pytest.mark.skipif(gpus() < 2, reason="there are no two GPUs"),
+]
+fake_only = pytest.mark.skipif(not FAKE, reason="the fake driver counts")
+PIECE = 4096
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OOCDNN_BORROW_PIECE", str(PIECE))
+    monkeypatch.delenv("OOCDNN_BORROW", raising=False)
+    yield
+    if FAKE:
+        driver().fake_slow(0)
+
+
+def pinned(values: np.ndarray) -> np.ndarray:
+    copy = oocdnn.empty(values.shape, values.dtype)
+    copy[...] = values
+    return copy
+
+
+def crossed() -> list[int]:
+    """Bytes that each GPU has copied from or to host memory since the last call."""
+    found = []
+    for gpu in range(2):
+        nbytes = c_size_t()
+        call("fake_crossed", gpu, byref(nbytes))
+        found.append(nbytes.value)
+    return found
+
+
+def context(**options) -> oocdnn.Context:
+    given = {"borrow": ["cuda:1"], "profile": "none", "budget": "256KiB", "wrap": "check"}
+    return oocdnn.Context("cuda:0", **(given | options))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_problems(seed: int) -> None:
+    case = random_case(RandomDraw(np.random.default_rng(seed)))
+    outcome = run_case(case, device="cuda:0", borrow=["cuda:1"], profile="none", wrap="check")
+    assert outcome.reports == []
+    assert outcome.mismatches() == 0
+
+
+@pytest.mark.parametrize("order", [np.array, channels_last])
+@pytest.mark.parametrize("place", [np.array, pinned])
+def test_operands_cross_by_both_links(order, place) -> None:
+    x, w = integers((3, 16, 40, 41)), integers((12, 16, 3, 3))
+    with context() as ctx:
+        y = ctx.conv2d(order(place(x)), w, padding=1)
+        assert ctx.check_reports() == []
+        assert ctx.stats.tiles > 1
+        both = crossed() if FAKE else []
+        assert ctx.stats.bytes_h2d >= x.nbytes
+    assert_equal(y, oracle.forward(x, w, padding=1))
+    if FAKE:
+        assert both[1] > x.nbytes / 8
+        assert both[0] > x.nbytes / 8 or order is channels_last  # by a kernel, which is not counted
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_a_tile_of_another_type(dtype) -> None:
+    """y in float32, whose tiles a kernel converts, or rows that skip elements."""
+    x, w = integers((2, 8, 50, 60)).astype(dtype), integers((4, 8, 1, 1)).astype(dtype)
+    with context() as ctx:
+        y = ctx.conv2d(pinned(x)[:, :, 1:, 2:], w, stride=(1, 2))
+    assert_equal(y, oracle.forward(x[:, :, 1:, 2:], w, stride=(1, 2)).astype(dtype))
+
+
+def test_work_beside_copies_keeps_its_order() -> None:
+    """Gradients add to what is there, which is fetched and written back by the same stream."""
+    x, dy = integers((4, 8, 40, 41)), integers((4, 6, 40, 41))
+    before = integers((6, 8, 3, 3))
+    with context() as ctx:
+        dw = ctx.conv_backward_filter(
+            pinned(x), pinned(dy), before.shape, padding=1, out=before.copy(), beta=1.0
+        )
+        assert ctx.check_reports() == []
+    expected = oracle.backward_filter(x, dy, before.shape, padding=1) + before
+    assert_equal(dw, expected)
+
+
+@fake_only
+def test_a_slow_link_gets_less() -> None:
+    x, w = pinned(integers((8, 16, 64, 64))), integers((1, 16, 1, 1))
+    with context(borrow=["cuda:1"]) as ctx:
+        shares = []
+        for milliseconds in (0, 30, 0):
+            driver().fake_slow(milliseconds)
+            for _ in range(12):
+                ctx.conv2d(x, w)
+            crossed()
+            ctx.conv2d(x, w)
+            own, other = crossed()
+            shares.append(other / (own + other))
+    assert shares[1] < 0.1
+    assert min(shares[0], shares[2]) > 0.2
+
+
+@fake_only
+def test_a_gpu_without_memory_is_done_without(capfd: pytest.CaptureFixture[str]) -> None:
+    x, w = pinned(integers((3, 8, 40, 41))), integers((12, 8, 3, 3))
+    driver().fake_lendable.argtypes = [ctypes.c_size_t]
+    driver().fake_lendable(1 << 8)
+    try:
+        with context() as ctx:
+            crossed()
+            y = ctx.conv2d(x, w)
+            assert crossed()[1] == 0
+    finally:
+        driver().fake_lendable((1 << 64) - 1)
+    assert_equal(y, oracle.forward(x, w))
+    assert "GPU 0 copies over its own link alone" in capfd.readouterr().err
+
+
+@fake_only
+def test_what_is_lent_is_given_back() -> None:
+    x, w = pinned(integers((3, 8, 40, 41))), integers((12, 8, 3, 3))
+    gc.collect()
+    before = free_bytes()
+    with context() as ctx:
+        ctx.conv2d(x, w)
+        assert free_bytes() < before
+    gc.collect()
+    assert free_bytes() == before
+
+
+def test_the_variable_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the bytes that GPUs lend to training, which a context does without; of a context on a GPU
+    that lends, it is the others."""
+    monkeypatch.setenv("OOCDNN_BORROW", "cuda:1=1GiB,cuda:0")
+    x, w = pinned(integers((3, 8, 40, 41))), integers((12, 8, 3, 3))
+    for device in ("cuda:0", "cuda:1", "cpu", "cuda:0,cuda:1"):
+        with oocdnn.Context(device, "256KiB", profile="none", engine="direct") as ctx:
+            crossed() if FAKE else None
+            assert_equal(ctx.conv2d(x, w), oracle.forward(x, w))
+            if FAKE and device == "cuda:0":
+                assert min(crossed()) > 0
+    monkeypatch.setenv("OOCDNN_BORROW_PIECE", "1KiB")
+    with pytest.raises(oocdnn.InvalidProblem, match="OOCDNN_BORROW_PIECE is 1KiB; 4KiB to 1GiB"):
+        oocdnn.Context("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"borrow": ["cuda:0"]}, oocdnn.InvalidProblem, "GPU 0 borrows from other GPUs"),
+        ({"borrow": ["cuda:64"]}, oocdnn.Unsupported, "there is no GPU number 64"),
+        ({"borrow": ["cuda:1", "cuda:1"]}, oocdnn.InvalidProblem, "each of them once"),
+        ({"borrow": ["gpu"]}, oocdnn.InvalidProblem, "what is borrowed, 'gpu'"),
+        ({"borrow": [7]}, oocdnn.InvalidProblem, "borrow has 7"),
+    ],
+)
+def test_what_cannot_be_borrowed_is_told(options, error, told: str) -> None:
+    with pytest.raises(error, match=told):
+        context(**options)
+
+
+def test_who_has_no_link_to_add_is_told() -> None:
+    with pytest.raises(oocdnn.InvalidProblem, match="device 'cpu' borrows no links of GPUs"):
+        oocdnn.Context("cpu", borrow=["cuda:1"])
+    with pytest.raises(oocdnn.Unsupported, match="copy over their own links"):
+        oocdnn.Context(devices=["cuda:0", "cpu"], borrow=["cuda:1"])
+
+
+@given(
+    sizes=st.lists(st.integers(1, 70_000), min_size=1, max_size=6),
+    acts=st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=40),
+    lent=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_left_comes_back(
+    sizes: list[int], acts: list[tuple[int, bool, bool]], lent: bool
+) -> None:
+    """By all links, beside slabs of the other GPU, and however late the copies run."""
+    swapper, stream = NativeSwapper(0), Stream()
+    swapper.borrow_link(1)
+    swapper.borrow_link(1)  # is there already
+    arrays = [array_of(n) for n in sizes]
+    slabs = [swapper.slab(n, 1 if lent and i % 2 else None) for i, n in enumerate(sizes)]
+    wanted, away = [0] * len(sizes), [False] * len(sizes)
+    coming: dict[int, int] = {}  # tickets
+    for byte, (number, waits, writes) in enumerate(acts, start=1):
+        i = number % len(sizes)
+        if i in coming:
+            swapper.wait(coming.pop(i), stream.handle)
+        if not away[i] and writes:
+            stream.write(arrays[i], byte)
+            wanted[i] = byte
+        way = IN if away[i] else OUT
+        address = arrays[i].pointer.value
+        ticket = swapper.start(way, stream.handle, address, slabs[i], sizes[i])
+        if waits or not away[i]:
+            swapper.wait(ticket, stream.handle)
+        else:
+            coming[i] = ticket
+        away[i] = not away[i]
+        if away[i]:
+            stream.write(arrays[i], 0)
+    for ticket in coming.values():
+        swapper.wait(ticket, stream.handle)
+    stream.finish()
+    for i, array in enumerate(arrays):
+        assert (array.get() == (0 if away[i] else wanted[i])).all()
+        assert not away[i] or lent or (bytes_of(slabs[i]) == wanted[i]).all()
+    stream.close()
+
+
+@fake_only
+def test_swapped_bytes_go_over_both_links() -> None:
+    swapper, stream = NativeSwapper(0), Stream()
+    swapper.borrow_link(1)
+    array, slab = array_of(64 * PIECE), swapper.slab(64 * PIECE)
+    crossed()
+    for way in (OUT, IN):
+        ticket = swapper.start(way, stream.handle, array.pointer.value, slab, slab.nbytes)
+        swapper.wait(ticket, stream.handle)
+        stream.finish()
+        own, other = crossed()
+        assert own + other == slab.nbytes
+        assert min(own, other) > slab.nbytes // 4
+    stream.close()
