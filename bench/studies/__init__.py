@@ -9,6 +9,7 @@ STUDIES = {
     "call-cost": "what Python does around a call of the core, hot and with cold caches",
     "spatial": "layers and training steps split over GPUs, beside one GPU",
     "devices": "one call on several devices, beside each alone and a context on each by hand",
+    "links": "calls over the links of other GPUs too, beside the own link and bare copies",
     "arithmetic": "the error and the speed of each arithmetic of float32",
     "wires": "calls with operands in pinned and in pageable memory, beside the wires of a GPU",
     "floor": "calls with operands in pinned memory, beside the floor of wires and arithmetic",

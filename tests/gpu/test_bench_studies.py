@@ -252,8 +252,8 @@ def test_passes(run, monkeypatch, tmp_path):
 
 
 def test_every_study_of_a_gpu_is_run_by_a_test():
-    """Six need no GPU; the two of workspace are in a file of their own."""
+    """Six need no GPU; that of two GPUs and the two of workspace are in files of their own."""
     elsewhere = {"cpu", "planning", "call-cost", "devices", "spatial", "arithmetic"}
-    elsewhere |= {"workspace", "shares"}
+    elsewhere |= {"workspace", "shares", "links"}
     here = {name for name in STUDIES if f"test_{name.replace('-', '_')}" in globals()}
     assert here | elsewhere == STUDIES.keys()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import sys
 from collections.abc import Iterator
 from ctypes import byref, c_size_t
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from click.testing import CliRunner
 from engine.cases import DEVICE, RandomDraw, random_case, run_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ from python.support import assert_equal, channels_last, integers
 
 import oocdnn
 from oocdnn._core.swap import IN, OUT, NativeSwapper
+from oocdnn.cli import main
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -160,8 +163,8 @@ def test_what_is_lent_is_given_back() -> None:
 
 
 def test_the_variable_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the bytes that GPUs lend to training, which a context does without; of a context on a GPU
-    that lends, it is the others."""
+    """With the bytes that GPUs lend to training, which a context does without. A context on a GPU
+    that lends borrows of the others."""
     monkeypatch.setenv("OOCDNN_BORROW", "cuda:1=1GiB,cuda:0")
     x, w = pinned(integers((3, 8, 40, 41))), integers((12, 8, 3, 3))
     for device in ("cuda:0", "cuda:1", "cpu", "cuda:0,cuda:1"):
@@ -254,3 +257,25 @@ def test_swapped_bytes_go_over_both_links() -> None:
         assert own + other == slab.nbytes
         assert min(own, other) > slab.nbytes // 4
     stream.close()
+
+
+def test_the_study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from oocdnn.bench.studies import links
+
+    monkeypatch.setattr(links, "COPIED", 1 << 18)
+    monkeypatch.setenv("OOCDNN_PROFILE", "none")
+    out = tmp_path / "links.json"
+    given = ["--images", "2", "--size", "16", "--budget", "1MiB", "--repeats", "2"]
+    done = CliRunner().invoke(main, ["bench", "study", "links", *given, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(out.read_text())["lists"]["rows"]
+    assert [row["case"] for row in rows] == [
+        "bare in",
+        "bare out",
+        "bare both",
+        "fwd",
+        "bwd_filter",
+    ]
+    for row in rows:
+        assert row["moved_bytes"] > 0
+        assert min(row["own"], row["borrowed"]) > 0

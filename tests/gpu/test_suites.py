@@ -21,6 +21,7 @@ SUITES = {
     "swap": ("gpu/test_swap.py",),
     "many calls": ("gpu/test_many_calls.py",),
     "several devices": ("gpu/test_device_group.py",),
+    "borrowed links": ("gpu/test_borrowed_links.py",),
     "functions": ("python/test_functions.py", "python/test_arrays.py", "python/test_files.py"),
     "plans": ("python/test_remembered.py", "-k", "next_context or follow or timed or fits"),
     "calibration": ("gpu/test_calibration.py", "gpu/test_beside.py"),
@@ -58,8 +59,21 @@ def test_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
         pytest.skip("this is such a process")
     if suite == "torch":
         pytest.importorskip("torch")  # its files are skipped whole then, and nothing passes
-    gpus = {"OOC_FAKE_TWO_GPUS": "1"} if suite in ("several devices", "swap") else {}
+    two = suite in ("several devices", "borrowed links", "swap")
+    gpus = {"OOC_FAKE_TWO_GPUS": "1"} if two else {}
     run_suite(tmp_path, *SUITES[suite], **gpus)
+
+
+BORROWING = ("operands", "pins", "swap", "exact", "fused", "schedules", "chains", "normalization")
+
+
+@pytest.mark.parametrize("suite", BORROWING)
+def test_over_borrowed_links_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
+    """In small pieces, whose streams are as late as they may be."""
+    if os.environ.get("OOCDNN_TEST_DEVICE"):
+        pytest.skip("this is such a process")
+    links = {"OOCDNN_BORROW": "cuda:1", "OOCDNN_BORROW_PIECE": "4KiB"}
+    run_suite(tmp_path, *SUITES[suite], **links, OOC_FAKE_TWO_GPUS="1")
 
 
 def test_on_a_gpu_all_of_them_run() -> None:
