@@ -4,7 +4,7 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -140,8 +140,10 @@ class Context:
         Without either, all but one of the programs that a launcher such as torchrun says it has
         started here (LOCAL_WORLD_SIZE). The CPU device does not mind.
     borrow: other GPUs, as ["cuda:1", "cuda:2"], over whose links copies between host memory and the
-        device go too, through 24 MiB of their memory for each direction (OOCDNN_BORROW). The device
-        has to reach their memory, best over NVLink. Such a context has a profile of its own.
+        device go too, through 24 MiB of their memory for each direction, beside CUDA's context
+        there (OOCDNN_BORROW). The device has to reach their memory, best over NVLink; what it does
+        not reach is an error here, and left out where the variable names it. Such a context has a
+        profile of its own.
     wrap: devices around the device, inner first, for tests: "check", "limit:64MiB",
         "fault:copy:3", separated by commas.
 
@@ -424,6 +426,8 @@ def _devices_text(device: str | None, devices: Sequence[str] | None) -> str | No
 
 def _names_text(argument: str, names: Sequence[str]) -> str:
     """Names of devices as the core library takes them."""
+    if isinstance(names, Mapping) or not isinstance(names, Iterable):
+        raise InvalidProblem(f'{argument} is {names!r}; write names such as ["cuda:0"]')
     names = [names] if isinstance(names, str) else list(names)
     for name in names:
         if not isinstance(name, str) or not name or "," in name:

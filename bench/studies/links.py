@@ -77,6 +77,7 @@ class Bare:
     def close(self) -> None:
         for there, _ in self._ends.values():
             self._gpu.free(there)
+        self._ends.clear()  # and what is pinned
 
 
 class Calls:
@@ -151,7 +152,7 @@ def trained_beside(lender: str, work: Callable[[Future[Any]], object]) -> float:
     on="gpu",
 )
 def command(run: Run, repeats: int, images: int, size: int, trains: bool, **given: str) -> None:
-    name, lenders = given["device"], given["borrow"].split(",")
+    name, lenders = given["device"], [one for one in given["borrow"].split(",") if one]
 
     def seconds(call: Callable[[], object]) -> float:
         return run.time(call, repeats).median

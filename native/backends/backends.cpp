@@ -89,14 +89,12 @@ CudaOptions CudaOptionsOf(const DeviceOptions& options, int ordinal) {
   cuda.nvrtc_path = options.nvrtc_path;
   cuda.cache_folder = options.cache_folder;
   cuda.borrowed = options.borrowed;
-  cuda.piece_bytes = options.piece_bytes;
   return cuda;
 }
 
 Result<std::unique_ptr<Device>> MakeAuto(const DeviceOptions& options) {
   Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(CudaOptionsOf(options, 0));
-  // Who borrows has a GPU in mind.
-  if (cuda.ok() || (!options.borrowed.empty() && CountCudaDevices() > 0)) return cuda;
+  if (cuda.ok() || options.borrowed.needed) return cuda;  // a caller that borrows expects a GPU
   const bool broken = cuda.status().code() != Code::kUnsupported;
   Log(broken ? LogLevel::kWarn : LogLevel::kInfo, "the CPU computes: %s",
       cuda.status().message().c_str());
@@ -105,22 +103,12 @@ Result<std::unique_ptr<Device>> MakeAuto(const DeviceOptions& options) {
 
 bool IsCuda(const std::string& device) { return device == "cuda" || device.starts_with("cuda:"); }
 
-// N of "cuda:N", 0 of "cuda".
-Result<int> OrdinalOf(const std::string& device) {
-  if (device == "cuda") return 0;
-  int ordinal = 0;
-  const std::string_view number = std::string_view(device).substr(std::strlen("cuda:"));
-  if (ReadNumber(number, &ordinal) && ordinal >= 0) return ordinal;
-  return Error(Code::kInvalidProblem, "device '%s': write \"cuda:0\", \"cuda:1\", ...",
-               device.c_str());
-}
-
 constexpr const char* kCpuLink = "cpu:link=";
 
 Result<std::unique_ptr<Device>> MakeBase(const DeviceOptions& options) {
   const std::string& device = options.device;
   if (device == "auto") return MakeAuto(options);
-  if (device.starts_with("cpu") && !options.borrowed.empty()) {
+  if (device.starts_with("cpu") && options.borrowed.needed) {
     return Error(Code::kInvalidProblem,
                  "device '%s' borrows no links of GPUs; GPUs do, as \"cuda:0\"", device.c_str());
   }
@@ -175,6 +163,17 @@ Result<DeviceStack> MakeDevice(const DeviceOptions& options) {
   return stack;
 }
 
+Result<int> OrdinalOf(const std::string& device) {
+  if (device == "cuda") return 0;
+  int ordinal = 0;
+  if (IsCuda(device) &&
+      ReadNumber(std::string_view(device).substr(std::strlen("cuda:")), &ordinal) && ordinal >= 0) {
+    return ordinal;
+  }
+  return Error(Code::kInvalidProblem, "device '%s': write \"cuda:0\", \"cuda:1\", ...",
+               device.c_str());
+}
+
 int CountPeers(const Device& device) {
   return IsCuda(device.capabilities().name) ? std::max(CountCudaDevices() - 1, 0) : 0;
 }
@@ -186,7 +185,7 @@ Result<std::unique_ptr<Device>> MakePeer(const Device& device, const DeviceOptio
   const int ordinal = number < own ? number : number + 1;
   CudaOptions cuda = CudaOptionsOf(options, ordinal);
   cuda.engine = "direct";
-  cuda.borrowed.clear();
+  cuda.borrowed = {};
   Result<std::unique_ptr<Device>> made = MakeCudaDevice(cuda);
   if (!made.ok()) return std::move(made).status().With(Format("cuda:%d", ordinal));
   return made;

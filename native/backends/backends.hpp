@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cuda/borrowed_gpus.hpp"
 #include "device/device.hpp"
 #include "swap/swapper.hpp"
 
@@ -19,8 +20,7 @@ struct DeviceOptions {
   int threads = 0;
   double link_gb_per_s = 0.0;
   std::string cudnn_path, nvrtc_path, cache_folder;  // see CudaOptions
-  std::vector<int> borrowed;                         // GPUs over whose links a GPU's copies go, too
-  int64_t piece_bytes = 0;                           // see CudaOptions
+  BorrowedGpus borrowed;
 };
 
 // A device and the wrappers that its owner talks to.
@@ -37,6 +37,9 @@ Result<std::vector<std::string>> DevicesOf(const std::string& text);
 // "auto" is the first GPU where one works with these options, else the CPU; where a driver is there
 // and fails, with a warning.
 Result<DeviceStack> MakeDevice(const DeviceOptions& options);
+
+// N of "cuda:N", 0 of "cuda".
+Result<int> OrdinalOf(const std::string& device);
 
 // Returns the number of other devices of the host that have a wire of their own, as this one has.
 int CountPeers(const Device& device);

@@ -2,22 +2,22 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/status.hpp"
+#include "device/cuda/borrowed_gpus.hpp"
 
 namespace oocdnn {
 
-// The ordinals in "cuda:1,cuda:2"; a name may be followed by the bytes that the GPU lends to
-// training, as in OOCDNN_BORROW. kInvalidProblem where the text is something else, or names a GPU
-// twice.
-Result<std::vector<int>> ParseBorrowed(const std::string& text);
+// Those in "cuda:1,cuda:2", which are needed. kInvalidProblem where the text is something else, or
+// names a GPU twice.
+Result<BorrowedGpus> ParseBorrowed(const std::string& text);
 
-// Those of the variable that are for a device of this name: none for the CPU or
-// several devices, and not itself.
-std::vector<int> BorrowedFor(const std::string& device, std::vector<int> ordinals);
+// Those of OOCDNN_BORROW for a device of this name, which are not needed: none for the CPU or
+// several devices, and not itself. A name may be followed by the bytes that the GPU lends to
+// training.
+Result<BorrowedGpus> BorrowedFor(const std::string& device);
 
-// Bytes of the largest piece of a copy that goes over several links, by its variable.
+// Bytes of the largest piece of a copy that goes over several links, by OOCDNN_BORROW_PIECE.
 Result<int64_t> BorrowedPiece();
 
 }  // namespace oocdnn

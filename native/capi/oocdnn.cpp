@@ -70,15 +70,14 @@ Result<int> BusyGpusOf(const char* given) {
   return OthersOf(launched != nullptr ? launched : "");
 }
 
-Result<std::vector<int>> BorrowedOf(const oocdnn_options& given, const std::string& device) {
-  const std::string said = Choose(given.borrow, Var::kBorrow, "");
-  if (said.empty()) return std::vector<int>();
-  OOC_ASSIGN(std::vector<int> borrowed, ParseBorrowed(said));
-  if (given.borrow != nullptr && device.find(',') != std::string::npos) {
+Result<BorrowedGpus> BorrowedOf(const oocdnn_options& given, const std::string& device) {
+  if (given.borrow == nullptr) return BorrowedFor(device);
+  if (*given.borrow == '\0') return BorrowedGpus();
+  if (device.find(',') != std::string::npos) {
     return Error(Code::kUnsupported, "the devices '%s' copy over their own links: name one device",
                  device.c_str());
   }
-  return given.borrow != nullptr ? borrowed : BorrowedFor(device, std::move(borrowed));
+  return ParseBorrowed(given.borrow);
 }
 
 Status CheckNumbers(const oocdnn_options& given) {
@@ -138,7 +137,6 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   }
   OOC_ASSIGN(options.busy_gpus, BusyGpusOf(given.busy_gpus));
   OOC_ASSIGN(options.device.borrowed, BorrowedOf(given, options.device.device));
-  OOC_ASSIGN(options.device.piece_bytes, BorrowedPiece());
   OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();

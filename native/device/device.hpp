@@ -1,7 +1,8 @@
 // Device: the one interface between the tile loop and what computes.
 //
-// A device has memory of its own (buffers), streams whose work is asynchronous and in order,
-// events between streams, copies between the caller's strided tensors and tile buffers, and
+// A device has memory of its own (buffers), streams whose work is asynchronous and in order (but
+// that copies of one direction that touch no common bytes may run beside one another), events
+// between streams, copies between the caller's strided tensors and tile buffers, and
 // engines that are prepared for one tile shape. The wrappers under device/wrap are Devices around
 // a Device.
 //

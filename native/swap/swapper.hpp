@@ -2,9 +2,10 @@
 // another device, beside the work of a stream that is not ours: what leaves the device in a
 // training step, and comes back.
 //
-// A copy begins when the stream has arrived where it is at the call, and runs on a stream of its
-// direction. Its ticket is for one wait of the stream, which ends it. No call allocates memory or
-// creates an event once as many copies were under way as ever are.
+// A copy begins when the stream has arrived where it is at the call, and runs on streams of its
+// direction; several links may carry parts of it. Copies that touch the same bytes are in order
+// only where the stream has waited in between. Its ticket is for one wait of the stream, which ends
+// it. No call allocates memory or creates an event once as many copies were under way as ever are.
 //
 // Any thread may call, one at a time.
 #pragma once

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "backends/borrowed.hpp"
 #include "device/cpu/cpu_device.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "testing/lying_device.hpp"
@@ -144,6 +145,7 @@ Result<SpecDevice> MakeDevice(const std::string& spec) {
   } else if (parts.name == "cuda") {
     CudaOptions options;
     options.engine = parts.argument;
+    OOC_ASSIGN(options.borrowed, BorrowedFor("cuda"));
     OOC_ASSIGN(made.device, MakeCudaDevice(options));
   } else {
     return Error(Code::kInvalidProblem, "no device is called \"%s\"", spec.c_str());

@@ -246,22 +246,21 @@ def run(
     for name, given in (("report", report), ("plan-file", plan_file), ("borrow", lenders)):
         if given and (most is None or not plans):
             raise click.UsageError(f"--{name} is about the plan within a --limit: give one")
-    for text in lenders:
-        limit.check_lender(text)
+    lent = limit.checked_lenders(lenders)
     if _opens_by_path():
         click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
-    for name in ("PLAN", "REPORT", "PLAN_FILE", "BORROW"):  # of an outer run
+    of_outer_run = ["REPORT", "PLAN_FILE", "PLAN"] + ["BORROW"] * ("OOCDNN_PLAN" in environment)
+    for name in of_outer_run:
         environment.pop(f"OOCDNN_{name}", None)
     for name, path in (("REPORT", report), ("PLAN_FILE", plan_file)):
         if path is not None:
             environment[f"OOCDNN_{name}"] = str(path.absolute())
-    borrow = ",".join(lenders) or None
     for name, value in (
         ("DEVICE", device),
         ("BUDGET", budget),
         ("LOG", log),
-        ("BORROW", borrow),
+        ("BORROW", lent or None),
     ):
         if value is not None:
             environment[f"OOCDNN_{name}"] = value

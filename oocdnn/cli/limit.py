@@ -43,12 +43,16 @@ def check_budget(text: str) -> None:
         raise click.UsageError(f"'{text}' is no budget; write 512MiB, 2GiB, 50% or auto")
 
 
-def check_lender(text: str) -> None:
-    """The same of a GPU and the bytes that it lends."""
+def checked_lenders(texts: Sequence[str]) -> str:
+    """The same of GPUs and the bytes that they lend, each GPU once; as the variable has them."""
     try:
-        lender(text)
+        names = [lender(text)[0] for text in texts]
     except InvalidProblem as error:
         raise click.UsageError(str(error)) from None
+    for name in names:
+        if names.count(name) > 1:
+            raise click.UsageError(f"--borrow names {name} twice")
+    return ",".join(text.strip() for text in texts)
 
 
 def check_device(text: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from oocdnn.cli.common import plain_errors, value_errors_said
-from oocdnn.cli.limit import check_lender
+from oocdnn.cli.limit import checked_lenders
 
 _ARITHMETIC = ("fp32", "tf32", "bf16", "fp16")
 
@@ -131,8 +131,7 @@ def training(
         for title, names in (("cases", study.CASES), ("networks", MODELS), ("peers", PEERS)):
             click.echo(f"{title}: {' '.join(names)}")
         return
-    for text in more["borrow"]:
-        check_lender(text)
+    checked_lenders(more["borrow"])
     known = tuple(PEERS)
     unknown = [name for name in peers if name not in (*known, "all")]
     if unknown:

@@ -76,16 +76,23 @@ size_t held = 0, peak = 0;      // bytes of device memory, now and at most since
 int questions = 0;              // about pointers
 size_t registrable = SIZE_MAX;  // bytes, at once
 size_t lendable = SIZE_MAX;     // bytes that the second GPU has
-size_t crossed[2] = {};         // bytes that copies of each GPU's streams moved from or to the host
-int slow = 0;                   // milliseconds more of each such copy of the second GPU's
-int reaches = 1;                // whether a GPU reaches another one's memory
+constexpr int kGpus = 3;
+size_t crossed[kGpus] = {};  // bytes that copies of each GPU's streams moved from or to the host
+int slow[kGpus] = {};        // nanoseconds of each such byte, beyond the copy's own time
+int reaches = 1;             // whether a GPU reaches another one's memory
 void (*registering)() = nullptr;
 
-// The contexts of two GPUs, the second of which is there where a test asks for it.
-int contexts[2] = {};
+// The contexts of the GPUs. The second is there where a test asks for it, and so are all.
+int contexts[kGpus] = {};
 thread_local std::vector<CUcontext> pushed;
 std::set<std::pair<CUcontext, CUcontext>> peers;  // the first one reaches the memory of the second
-int Gpus() { return std::getenv("OOC_FAKE_TWO_GPUS") != nullptr ? 2 : 1; }
+int Gpus() {
+  const bool all = std::getenv("OOC_FAKE_THREE_GPUS") != nullptr;
+  return all ? kGpus : std::getenv("OOC_FAKE_TWO_GPUS") != nullptr ? 2 : 1;
+}
+int OrdinalOf(CUcontext context) {
+  return static_cast<int>(reinterpret_cast<int*>(context) - contexts);
+}
 
 const Range* Find(CUdeviceptr pointer, CUdeviceptr* begin) {
   auto next = Ranges().upper_bound(pointer);
@@ -95,14 +102,16 @@ const Range* Find(CUdeviceptr pointer, CUdeviceptr* begin) {
   return pointer < next->first + next->second.bytes ? &next->second : nullptr;
 }
 
-// True if the current context reaches the memory in [begin, begin + bytes).
-bool Reachable(CUdeviceptr begin, size_t bytes) {
+// True if the stream's context, of a default stream the current one, reaches the memory in [begin,
+// begin + bytes).
+bool Reachable(CUstream stream, CUdeviceptr begin, size_t bytes) {
+  const CUcontext context = Streams().contains(stream) ? stream->context : pushed.back();
   const std::lock_guard lock(mutex);
   CUdeviceptr base = 0;
   const Range* const range = Find(begin, &base);
   if (range == nullptr || begin + bytes > base + range->bytes) return false;
-  const bool own = range->context == nullptr || range->context == pushed.back();
-  return own || peers.contains({pushed.back(), range->context});
+  const bool own = range->context == nullptr || range->context == context;
+  return own || peers.contains({context, range->context});
 }
 
 // Enqueues a copy, which is counted where one side is host memory.
@@ -119,11 +128,10 @@ void EnqueueCopy(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes
   }
   Enqueue(stream, [=, copy = std::move(copy)] {
     copy();
-    const bool second =
-        Streams().contains(stream) && stream->context == reinterpret_cast<CUcontext>(&contexts[1]);
-    if (!crosses) return;
-    crossed[second ? 1 : 0] += bytes;
-    if (second) passed += std::chrono::milliseconds(slow);
+    if (!crosses || !Streams().contains(stream)) return;
+    const int gpu = OrdinalOf(stream->context);
+    crossed[gpu] += bytes;
+    passed += std::chrono::nanoseconds(slow[gpu] * static_cast<int64_t>(bytes));
   });
 }
 
@@ -193,15 +201,16 @@ FAKE(cuCtxEnablePeerAccess)(CUcontext peer, unsigned) {
 FAKE(fake_reaches)(int whether) { return reaches = whether, 0; }
 FAKE(fake_lendable)(size_t bytes) { return lendable = bytes, 0; }
 // No functions of the driver's: the bytes that a GPU's streams have copied from or to host memory
-// since it was last asked, and how much longer each such copy of the second GPU's takes.
+// since it was last asked, and the nanoseconds that each such byte takes beyond the copy's own
+// time.
 FAKE(fake_crossed)(int gpu, size_t* bytes) {
   const std::lock_guard lock(work_mutex);
   *bytes = std::exchange(crossed[gpu], 0);
   return 0;
 }
-FAKE(fake_slow)(int milliseconds) {
+FAKE(fake_slow)(int gpu, int nanoseconds) {
   const std::lock_guard lock(work_mutex);
-  return slow = milliseconds, 0;
+  return slow[gpu] = nanoseconds, 0;
 }
 FAKE(cuCtxPushCurrent_v2)(CUcontext context) {
   pushed.push_back(context);
@@ -246,6 +255,7 @@ FAKE(cuLaunchKernel)(CUfunction function, unsigned x, unsigned y, unsigned z, un
                      void**) {
   IN_CONTEXT();
   const auto& entry = *reinterpret_cast<const Entry*>(function);
+  if (Streams().contains(stream) && stream->context != pushed.back()) return 400;
   if (x == 0 || x > 0x7fffffffu || y * z * by * bz != 1 || shared > 49152) return 1;
   if (threads == 0 || threads > entry.most_threads) return 1;
   const auto* const first = static_cast<const unsigned char*>(parameters[0]);
@@ -329,7 +339,7 @@ FAKE(cuMemHostUnregister)(void* memory) {
 }
 FAKE(cuMemcpyAsync)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   IN_CONTEXT();
-  if (!Reachable(to, bytes) || !Reachable(from, bytes)) return 1;
+  if (!Reachable(stream, to, bytes) || !Reachable(stream, from, bytes)) return 1;
   EnqueueCopy(stream, to, from, bytes, [=] { std::memcpy(At(to), At(from), bytes); });
   return 0;
 }
@@ -348,7 +358,9 @@ FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream stream) {
     for (size_t y = 0; y < c->Height; ++y) {
       const CUdeviceptr from = c->srcDevice + (z * c->srcHeight + y) * c->srcPitch;
       const CUdeviceptr to = c->dstDevice + (z * c->dstHeight + y) * c->dstPitch;
-      if (!Reachable(from, c->WidthInBytes) || !Reachable(to, c->WidthInBytes)) return 1;
+      if (!Reachable(stream, from, c->WidthInBytes) || !Reachable(stream, to, c->WidthInBytes)) {
+        return 1;
+      }
     }
   }
   const size_t bytes = c->WidthInBytes * c->Height * c->Depth;
@@ -365,7 +377,7 @@ FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream stream) {
 }
 FAKE(cuMemsetD8Async)(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream) {
   IN_CONTEXT();
-  if (!Reachable(to, bytes)) return 1;
+  if (!Reachable(stream, to, bytes)) return 1;
   Enqueue(stream, [=] { std::memset(At(to), byte, bytes); });
   return 0;
 }

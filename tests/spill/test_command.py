@@ -85,7 +85,7 @@ def test_what_gpus_lend_becomes_a_variable_and_needs_a_plan():
     assert "--borrow is about the plan within a --limit" in done.stderr
 
 
-@pytest.mark.parametrize("text", ["cpu=1GiB", "cuda:x=1GiB", "cuda:1=much", "=1GiB"])
+@pytest.mark.parametrize("text", ["cpu=1GiB", "cpu", "cuda:x=1GiB", "cuda:1=much", "=1GiB"])
 def test_what_is_no_lender_is_refused(text):
     done, _ = with_options("--limit", "64MiB", "--borrow", text)
     assert done.returncode == 2

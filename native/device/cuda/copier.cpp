@@ -18,9 +18,7 @@ Status CheckPlain(const TileLayout& layout) {
                "blocks");
 }
 
-int64_t BytesOf(const StridedCopy& copy, Side wire) {
-  return Mul(copy.Elements(), SizeOf(wire == Side::kFrom ? copy.from_type : copy.to_type));
-}
+Bound BoundOf(Side wire) { return wire == Side::kFrom ? Bound::kIn : Bound::kOut; }
 
 }  // namespace
 
@@ -101,11 +99,6 @@ Status Copier::Enqueue(CUstream stream, StridedCopy copy, Tier tier, Side wire) 
   return {};
 }
 
-bool Copier::CrossesByEngine(const StridedCopy& copy, Side wire) const {
-  return PlanCopy(copy, Tier::kPinned, wire, limits_).method == Method::kEngine ||
-         GainsByRelay(copy, wire, limits_);
-}
-
 // The lane runs ahead by the parts of the bounce memory: a copy engine is not kept waiting for a
 // kernel, nor for the last piece of the transfer before.
 Status Copier::Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
@@ -114,6 +107,7 @@ Status Copier::Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
   int64_t part = bounce.bytes / static_cast<int64_t>(Lane::kParts) / kLeastPart * kLeastPart;
   const bool relays = part >= kLeastPart && GainsByRelay(copy, wire, limits_);
   OOC_ASSIGN(PeerPaths* const paths, stream.GetPaths());
+  if (paths != nullptr) OOC_TRY(paths->Turn(BoundOf(wire)));
   if (!relays && paths == nullptr) return Enqueue(stream.handle(), std::move(copy), tier, wire);
   if (paths != nullptr) {
     part = relays ? std::min(part, paths->piece_bytes()) : paths->piece_bytes();
@@ -122,22 +116,19 @@ Status Copier::Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
   if (relays) {
     OOC_ASSIGN(lane, stream.GetLane());
   }
-  for (StridedCopy& piece : PiecesOf(copy, wire, part)) {
-    const auto enqueue = [&]() -> Status {
-      if (!relays) return Enqueue(stream.handle(), std::move(piece), tier, wire);
-      const auto offset = static_cast<uint64_t>(part) * lane->turn;
-      return EnqueueRelay(stream, RelayOf(piece, wire, Address(bounce.data) + offset), lane, wire);
-    };
-    if (paths == nullptr || !CrossesByEngine(piece, wire)) {
-      OOC_TRY(enqueue());
-      continue;
+  for (const StridedCopy& piece : PiecesOf(copy, wire, part)) {
+    PeerPath* path = nullptr;
+    if (paths != nullptr && EngineCrosses(piece, wire, limits_)) {
+      OOC_ASSIGN(path, paths->Choose(BytesOf(piece, wire)));
     }
-    const int64_t bytes = BytesOf(piece, wire);
-    OOC_ASSIGN(PeerPath* const path, paths->Choose(bytes));
     if (path != nullptr) {
       OOC_TRY(EnqueueThrough(*path, piece, wire));
+    } else if (relays) {
+      const auto offset = static_cast<uint64_t>(part) * lane->turn;
+      const Relay relay = RelayOf(piece, wire, Address(bounce.data) + offset);
+      OOC_TRY(EnqueueRelay(stream, relay, lane, paths, wire));
     } else {
-      OOC_TRY(paths->OverOwnLink(relays ? lane->handle : stream.handle(), bytes, enqueue));
+      OOC_TRY(EnqueueOverWire(paths, stream.handle(), piece, wire));
     }
   }
   return {};
@@ -152,20 +143,29 @@ Status Copier::EnqueueThrough(PeerPath& path, const StridedCopy& piece, Side wir
   const auto second = [&](CUstream stream, CUdeviceptr middle) {
     return Enqueue(stream, RelayOf(piece, wire, middle).second, Tier::kPinned, wire);
   };
-  const Bound bound = wire == Side::kFrom ? Bound::kIn : Bound::kOut;
-  return path.Carry(bound, BytesOf(piece, wire), first, second);
+  return path.Carry(BoundOf(wire), BytesOf(piece, wire), first, second);
 }
 
-Status Copier::EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, Side wire) const {
+Status Copier::EnqueueOverWire(PeerPaths* paths, CUstream stream, const StridedCopy& copy,
+                               Side wire) const {
+  const auto enqueue = [&] { return Enqueue(stream, copy, Tier::kPinned, wire); };
+  if (paths == nullptr) return enqueue();
+  return paths->OverOwnLink(stream, BytesOf(copy, wire), enqueue);
+}
+
+Status Copier::EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, PeerPaths* paths,
+                            Side wire) const {
   const Driver& driver = gpu_.driver();
   const bool fetch = wire == Side::kFrom;
   const size_t turn = lane->turn;
   lane->turn = (turn + 1) % Lane::kParts;
   OOC_CUDA(driver, cuStreamWaitEvent, lane->handle, lane->emptied[turn], 0);
-  OOC_TRY(Enqueue(lane->handle, relay.first, fetch ? Tier::kPinned : Tier::kDevice, wire));
+  OOC_TRY(fetch ? EnqueueOverWire(paths, lane->handle, relay.first, wire)
+                : Enqueue(lane->handle, relay.first, Tier::kDevice, wire));
   OOC_CUDA(driver, cuEventRecord, lane->filled[turn], lane->handle);
   OOC_CUDA(driver, cuStreamWaitEvent, stream.handle(), lane->filled[turn], 0);
-  OOC_TRY(Enqueue(stream.handle(), relay.second, fetch ? Tier::kDevice : Tier::kPinned, wire));
+  OOC_TRY(fetch ? Enqueue(stream.handle(), relay.second, Tier::kDevice, wire)
+                : EnqueueOverWire(paths, stream.handle(), relay.second, wire));
   OOC_CUDA(driver, cuEventRecord, lane->emptied[turn], stream.handle());
   return {};
 }

@@ -25,10 +25,12 @@ class Copier {
   // of peers where there are any.
   Status Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
                const Bounce& bounce) const;
-  Status EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, Side wire) const;
+  Status EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, PeerPaths* paths,
+                      Side wire) const;
   Status EnqueueThrough(PeerPath& path, const StridedCopy& piece, Side wire) const;
-  // Whether a copy engine does the step over the wire.
-  [[nodiscard]] bool CrossesByEngine(const StridedCopy& copy, Side wire) const;
+  // Over the GPU's own link, whose rate `paths` watches; it may be null.
+  Status EnqueueOverWire(PeerPaths* paths, CUstream stream, const StridedCopy& copy,
+                         Side wire) const;
   Status Enqueue(CUstream stream, StridedCopy copy, Tier tier, Side wire) const;
   Status EnqueueEngine(CUstream stream, const StridedCopy& copy, const EngineCopy& engine) const;
   Status EnqueueCall(CUstream stream, uint64_t from, uint64_t to, const EngineCopy& engine) const;

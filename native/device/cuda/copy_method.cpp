@@ -27,10 +27,6 @@ constexpr int kDeviceBlocks = 8;          // per multiprocessor
 constexpr int64_t kBlockBytes = 16384;    // of a transposed block, on the side of the wire
 constexpr int64_t kSharedBytes = 49152;   // what every GPU grants without being asked
 
-int64_t SizeOnWire(const StridedCopy& copy, Side wire) {
-  return SizeOf(wire == Side::kFrom ? copy.from_type : copy.to_type);
-}
-
 int64_t CeilLog2(int64_t n) { return std::bit_width(static_cast<uint64_t>(n - 1)); }
 
 // Whether `dim` can be the rows (or planes) of an engine's call above strides `from` and `to`.
@@ -135,7 +131,7 @@ void ShapeBlocks(const StridedCopy& copy, Tier tier, Side wire, CopyPlan* plan) 
   const int64_t read_most = CeilLog2(args.read_extent), write_most = CeilLog2(args.write_extent);
   const int64_t wire_most = wire == Side::kFrom ? read_most : write_most;
   const int64_t other_most = wire == Side::kFrom ? write_most : read_most;
-  for (int64_t bits = CeilLog2(kBlockBytes / SizeOnWire(copy, wire));; --bits) {
+  for (int64_t bits = CeilLog2(kBlockBytes / ElementBytes(copy, wire));; --bits) {
     const int64_t other = std::min(other_most, bits - WireBits(wire_most, bits, tier));
     const int64_t along = std::min(wire_most, bits - other);
     args.read_bits = static_cast<int>(wire == Side::kFrom ? along : other);
@@ -225,7 +221,11 @@ Divisor MakeDivisor(int64_t divisor) {
 }
 
 bool GainsByRelay(const StridedCopy& copy, Side wire, const CopyLimits& limits) {
-  if (EngineIsBest(EngineCopyOf(copy, limits), Tier::kPinned)) return false;
+  return !EngineIsBest(EngineCopyOf(copy, limits), Tier::kPinned) &&
+         EngineCrosses(copy, wire, limits);
+}
+
+bool EngineCrosses(const StridedCopy& copy, Side wire, const CopyLimits& limits) {
   const Relay relay = RelayOf(copy, wire, 0);
   const StridedCopy& over_wire = wire == Side::kFrom ? relay.first : relay.second;
   return EngineIsBest(EngineCopyOf(over_wire, limits), Tier::kPinned);

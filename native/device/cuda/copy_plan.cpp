@@ -189,8 +189,16 @@ void Simplify(StridedCopy* copy, Side by) {
   });
 }
 
+int64_t ElementBytes(const StridedCopy& copy, Side side) {
+  return SizeOf(side == Side::kFrom ? copy.from_type : copy.to_type);
+}
+
+int64_t BytesOf(const StridedCopy& copy, Side side) {
+  return Mul(copy.Elements(), ElementBytes(copy, side));
+}
+
 AddressRange RangeOf(const StridedCopy& copy, Side side) {
-  int64_t low = 0, high = SizeOf(side == Side::kFrom ? copy.from_type : copy.to_type);
+  int64_t low = 0, high = ElementBytes(copy, side);
   for (const PlanDim& dim : copy.dim) {
     const int64_t reach = (dim.extent - 1) * (side == Side::kFrom ? dim.from : dim.to);
     (reach < 0 ? low : high) += reach;
@@ -202,7 +210,7 @@ AddressRange RangeOf(const StridedCopy& copy, Side side) {
 StridedCopy CutInHalf(StridedCopy* copy) { return CutInHalf(copy, LongestOf(*copy)); }
 
 std::vector<StridedCopy> PiecesOf(const StridedCopy& copy, Side wire, int64_t bytes) {
-  const int64_t size = SizeOf(wire == Side::kFrom ? copy.from_type : copy.to_type);
+  const int64_t size = ElementBytes(copy, wire);
   std::vector<StridedCopy> pieces, large{copy};
   while (!large.empty()) {
     StridedCopy piece = std::move(large.back());

@@ -40,6 +40,10 @@ ZeroArgs ZerosOf(const Transfer& transfer);
 enum class Side { kFrom, kTo };
 void Simplify(StridedCopy* copy, Side by);
 
+// Bytes of an element, and of all elements, on one side.
+int64_t ElementBytes(const StridedCopy& copy, Side side);
+int64_t BytesOf(const StridedCopy& copy, Side side);
+
 // The lowest address and the address behind the highest byte on one side.
 struct AddressRange {
   uint64_t begin = 0, end = 0;
@@ -87,6 +91,9 @@ struct Relay {
   StridedCopy first, second;
 };
 Relay RelayOf(const StridedCopy& copy, Side wire, uint64_t middle);
+
+// Whether a copy engine is best for the part of a relay that crosses the wire.
+bool EngineCrosses(const StridedCopy& copy, Side wire, const CopyLimits& limits);
 
 // Whether PlanCopy would send a kernel over the wire although a copy engine could do that part.
 bool GainsByRelay(const StridedCopy& copy, Side wire, const CopyLimits& limits);

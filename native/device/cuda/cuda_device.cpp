@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/checked.hpp"
+#include "base/log.hpp"
 #include "device/cuda/copier.hpp"
 #include "device/cuda/engine.hpp"
 #include "device/cuda/finish.hpp"
@@ -53,7 +54,7 @@ class CudaDevice final : public Device {
   CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std::string& missing);
   ~CudaDevice() override;
   // Copies with host memory go over the links of these GPUs too.
-  Status Borrow(const std::vector<int>& ordinals, int64_t piece_bytes);
+  Status Borrow(const BorrowedGpus& borrowed);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   void Bind() override { bound_.emplace(gpu_->context()); }
@@ -144,15 +145,19 @@ CudaDevice::~CudaDevice() {
   engines_.clear();
 }
 
-Status CudaDevice::Borrow(const std::vector<int>& ordinals, int64_t piece_bytes) {
-  links_.piece_bytes = piece_bytes;
-  for (int ordinal : ordinals) {
-    OOC_ASSIGN(const PrimaryContext* const peer, peers_.Reach(ordinal));
-    links_.peers.push_back(peer);
-  }
-  // A profile of its own: the wires are other ones.
-  if (!ordinals.empty()) {
-    capabilities_.description += Format(", and %zu links of other GPUs", ordinals.size());
+// The description names the GPUs: the wires are other ones, and have a profile of their own.
+Status CudaDevice::Borrow(const BorrowedGpus& borrowed) {
+  links_.piece_bytes = borrowed.piece_bytes;
+  for (int ordinal : borrowed.ordinals) {
+    const auto peer = peers_.Reach(ordinal);
+    if (!peer.ok()) {
+      if (borrowed.needed) return peer.status();
+      Log(LogLevel::kWarn, "the link of GPU %d is not borrowed: %s", ordinal,
+          peer.status().message().c_str());
+      continue;
+    }
+    links_.peers.push_back(peer.value());
+    capabilities_.description += Format(", link of GPU %d", ordinal);
   }
   return {};
 }
@@ -370,7 +375,7 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options) {
                  options.engine.c_str(), why_not.c_str());
   }
   auto device = std::make_unique<cuda::CudaDevice>(std::move(gpu), std::move(engines), why_not);
-  OOC_TRY(device->Borrow(options.borrowed, options.piece_bytes));
+  OOC_TRY(device->Borrow(options.borrowed));
   return std::unique_ptr<Device>(std::move(device));
 }
 

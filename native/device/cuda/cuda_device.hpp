@@ -4,20 +4,19 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "device/cuda/borrowed_gpus.hpp"
 #include "device/device.hpp"
 
 namespace oocdnn {
 
 struct CudaOptions {
   int ordinal = 0;
-  std::string engine;         // only this one; "cudnn": all of cuDNN's; "": all, fastest first
-  std::string cudnn_path;     // "": searched
-  std::string nvrtc_path;     // "": searched; used only where no built-in kernels fit the GPU
-  std::string cache_folder;   // for kernels compiled on this machine; "": the user's
-  std::vector<int> borrowed;  // GPUs over whose links copies with host memory go, too
-  int64_t piece_bytes = 0;    // of the largest piece of such a copy
+  std::string engine;        // only this one; "cudnn": all of cuDNN's; "": all, fastest first
+  std::string cudnn_path;    // "": searched
+  std::string nvrtc_path;    // "": searched; used only where no built-in kernels fit the GPU
+  std::string cache_folder;  // for kernels compiled on this machine; "": the user's
+  BorrowedGpus borrowed;
 };
 
 namespace cuda {

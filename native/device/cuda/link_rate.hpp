@@ -7,8 +7,8 @@
 
 namespace oocdnn::cuda {
 
-// Of one stream; calls need its context current. A time stamp holds up what follows it on a busy
-// wire, so only few copies have one.
+// Of one stream, whose context Prepare and Timed need current. A time stamp holds up what follows
+// it on a busy wire, so only few copies have one.
 class LinkRate {
  public:
   explicit LinkRate(const Driver& driver) : driver_(driver) {}

@@ -6,8 +6,9 @@ Result<std::unique_ptr<PeerPath>> PeerPath::Make(const PrimaryContext& own,
                                                  const PrimaryContext& peer, int64_t piece_bytes,
                                                  int priority) {
   std::unique_ptr<PeerPath> path(new PeerPath(own, peer));
-  OOC_TRY(
-      path->Prepare(piece_bytes, priority).With(Format("a path through GPU %d", peer.ordinal())));
+  OOC_TRY(path->Prepare(piece_bytes, priority)
+              .With(Format("%lld bytes of GPU %d, through which copies go",
+                           static_cast<long long>(piece_bytes * kSlots), peer.ordinal())));
   return path;
 }
 
@@ -73,10 +74,13 @@ bool PeerPath::Busy() {
 }
 
 Status PeerPath::Synchronize() const {
+  Status status;
   for (CUstream stream : {near_, far_}) {
-    if (stream != nullptr) OOC_CUDA(driver(), cuStreamSynchronize, stream);
+    if (stream == nullptr) continue;
+    const CUresult result = driver().cuStreamSynchronize(stream);
+    if (status.ok()) status = driver().Check(result, "cuStreamSynchronize");
   }
-  return {};
+  return status;
 }
 
 }  // namespace oocdnn::cuda

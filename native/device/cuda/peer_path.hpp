@@ -61,13 +61,13 @@ class PeerPath {
   Status Precede(CUstream stream) const;
   // Whether pieces are under way.
   bool Busy();
-  Status Synchronize() const;
+  Status Synchronize() const;  // waits for both streams; the first error
   // Over the peer's link.
   LinkRate& rate() { return rate_; }
 
  private:
-  // A part of the peer's memory. `near` is behind its last step on the stream of the same name, and
-  // `far` too.
+  // A part of the peer's memory. `near` and `far` are recorded after its last steps on `near_` and
+  // `far_`.
   struct Slot {
     CUdeviceptr memory = 0;
     CUevent near = nullptr, far = nullptr;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.hpp"
+
 namespace oocdnn::cuda {
 namespace {
 
@@ -26,8 +28,15 @@ Status PeerPaths::Prepare(const PrimaryContext& own,
   OOC_CUDA(driver_, cuStreamCreateWithPriority, &join_, CU_STREAM_NON_BLOCKING, priority);
   OOC_CUDA(driver_, cuEventCreate, &mark_, CU_EVENT_DISABLE_TIMING);
   for (const PrimaryContext* peer : peers) {
-    OOC_ASSIGN(std::unique_ptr<PeerPath> path, PeerPath::Make(own, *peer, piece_bytes_, priority));
-    paths_.push_back(std::move(path));
+    auto path = PeerPath::Make(own, *peer, piece_bytes_, priority);
+    if (path.ok()) {
+      paths_.push_back(std::move(path).value());
+    } else if (path.status().code() == Code::kOutOfMemory) {
+      Log(LogLevel::kWarn, "GPU %d copies without the link of GPU %d: %s", own.ordinal(),
+          peer->ordinal(), path.status().message().c_str());
+    } else {
+      return std::move(path).status();
+    }
   }
   ends_.resize(1 + paths_.size());
   timed_.resize(ends_.size());
@@ -44,8 +53,7 @@ PeerPaths::~PeerPaths() {
 }
 
 Status PeerPaths::Turn(Bound bound) {
-  if (bound == bound_) return {};
-  bound_ = bound;
+  if (std::exchange(bound_, bound) == bound) return {};
   return Settle();
 }
 
@@ -102,25 +110,26 @@ Status PeerPaths::Wait(CUevent event) const {
 
 // The stream itself goes on with its next copy: another one comes after the copies of all links.
 Status PeerPaths::Record(CUevent event) {
-  bool joined = false;
-  for (const auto& path : paths_) {
-    if (!path->Busy()) continue;
-    joined = true;
-    OOC_TRY(path->Precede(join_));
-  }
-  if (!joined) {
+  const bool busy =
+      std::any_of(paths_.begin(), paths_.end(), [](const auto& path) { return path->Busy(); });
+  if (!busy) {
     OOC_CUDA(driver_, cuEventRecord, event, stream_);
     return {};
   }
   OOC_CUDA(driver_, cuEventRecord, mark_, stream_);
   OOC_CUDA(driver_, cuStreamWaitEvent, join_, mark_, 0);
+  for (const auto& path : paths_) OOC_TRY(path->Precede(join_));
   OOC_CUDA(driver_, cuEventRecord, event, join_);
   return {};
 }
 
 Status PeerPaths::Synchronize() const {
-  for (const auto& path : paths_) OOC_TRY(path->Synchronize());
-  return {};
+  Status status;
+  for (const auto& path : paths_) {
+    Status one = path->Synchronize();
+    if (status.ok()) status = std::move(one);
+  }
+  return status;
 }
 
 }  // namespace oocdnn::cuda

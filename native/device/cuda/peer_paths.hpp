@@ -6,6 +6,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/peer_path.hpp"
@@ -21,7 +23,8 @@ struct BorrowedLinks {
 // Calls need the GPU's context current.
 class PeerPaths {
  public:
-  // The paths follow what is on the stream so far. kOutOfMemory where a peer has no memory left.
+  // The paths follow what is on the stream so far. A peer that has no memory left is done without,
+  // with a warning.
   static Result<std::unique_ptr<PeerPaths>> Make(const PrimaryContext& own,
                                                  const BorrowedLinks& links, CUstream stream,
                                                  int priority);
@@ -68,7 +71,7 @@ class PeerPaths {
   std::vector<double> ends_;
   std::vector<int64_t> timed_;
   int64_t pieces_ = 0;
-  Bound bound_ = Bound::kIn;
+  std::optional<Bound> bound_;
   bool follow_ = true;  // the paths have to wait for the stream
 };
 

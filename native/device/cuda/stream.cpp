@@ -4,8 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/log.hpp"
-
 namespace oocdnn::cuda {
 namespace {
 
@@ -87,19 +85,11 @@ Result<Lane*> CudaStream::GetLane() {
   return &lane_;
 }
 
-// A peer that has no memory left is done without.
 Result<PeerPaths*> CudaStream::GetPaths() {
-  if (paths_ != nullptr || links_.peers.empty()) return paths_.get();
-  auto made = PeerPaths::Make(gpu_.context(), links_, handle_, priority_);
-  if (made.ok()) {
-    paths_ = std::move(made).value();
-    return paths_.get();
+  if (paths_ == nullptr && !links_.peers.empty()) {
+    OOC_ASSIGN(paths_, PeerPaths::Make(gpu_.context(), links_, handle_, priority_));
   }
-  if (made.status().code() != Code::kOutOfMemory) return std::move(made).status();
-  Log(LogLevel::kWarn, "GPU %d copies over its own link alone: %s", gpu_.ordinal(),
-      made.status().message().c_str());
-  links_.peers.clear();
-  return static_cast<PeerPaths*>(nullptr);
+  return paths_.get();
 }
 
 // The event lies between two readings of the clock, some ten microseconds apart.
@@ -181,7 +171,7 @@ Status CudaStream::Begin(const Tag& tag, size_t busy, int64_t weight) {
 }
 
 void CudaStream::End(bool enqueued) {
-  if (enqueued && gpu_.driver().cuEventRecord(current_.marks.end, handle_) == CUDA_SUCCESS) {
+  if (enqueued && RecordBehind(current_.marks.end).ok()) {
     pieces_.push_back(current_);
   } else {
     free_.push_back(current_.marks);
@@ -231,6 +221,10 @@ Status CudaStream::Record(CUevent event) {
                    "graph; call outside of the capture");
     }
   }
+  return RecordBehind(event);
+}
+
+Status CudaStream::RecordBehind(CUevent event) {
   if (paths_ != nullptr) return paths_->Record(event);
   OOC_CUDA(gpu_.driver(), cuEventRecord, event, handle_);
   return {};
@@ -244,9 +238,13 @@ Status CudaStream::Wait(CUevent event) {
 
 // The lane is done when the stream is, unless a second step could not be enqueued.
 Status CudaStream::Synchronize() {
-  if (paths_ != nullptr) OOC_TRY(paths_->Synchronize());
-  if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamSynchronize, lane_.handle);
-  OOC_CUDA(gpu_.driver(), cuStreamSynchronize, handle_);
+  Status status = paths_ != nullptr ? paths_->Synchronize() : Status();
+  for (CUstream stream : {lane_.handle, handle_}) {
+    if (stream == nullptr && stream != handle_) continue;
+    const CUresult result = gpu_.driver().cuStreamSynchronize(stream);
+    if (status.ok()) status = gpu_.driver().Check(result, "cuStreamSynchronize");
+  }
+  OOC_TRY(std::move(status));
   Resolve();
   for (const Busy& busy : busy_) busy_seconds_ += busy.Seconds();
   busy_.clear();

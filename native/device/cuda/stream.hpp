@@ -70,7 +70,7 @@ class CudaStream {
 
   // Made when first asked for; it waits for whatever the stream was told to wait for.
   Result<Lane*> GetLane();
-  // The same; null where no links are borrowed, or a peer has no memory left.
+  // The same; null where no links are borrowed.
   Result<PeerPaths*> GetPaths();
   // What is copied from here on goes in this direction.
   Status Turn(Bound bound) { return paths_ == nullptr ? Status() : paths_->Turn(bound); }
@@ -105,6 +105,7 @@ class CudaStream {
 
   explicit CudaStream(const Gpu& gpu) : gpu_(gpu) {}
   Status MakeLane();
+  Status RecordBehind(CUevent event);  // all that was enqueued
   size_t BusyOf(const Sort& sort);
   bool IsSample(const Tag& tag, size_t busy);
   Status Begin(const Tag& tag, size_t busy, int64_t weight);

@@ -14,14 +14,14 @@
 namespace oocdnn::cuda {
 namespace {
 
-constexpr int64_t kAligned = 4096;  // bytes at whose multiples pieces begin
+constexpr int64_t kAligned = 4096;  // bytes of whose multiples pieces are, but for the last
 
 struct Slab {
   int64_t bytes = 0;
   const PrimaryContext* lender = nullptr;  // the GPU that has it; null: it is host memory
 };
 
-// A direction: its copies run one after the other.
+// A direction. Its copies begin in their order, and those over one link run one after the other.
 struct Lane {
   CUstream stream = nullptr;
   CUevent reached = nullptr;         // by the stream of the caller, where a copy begins
@@ -89,11 +89,15 @@ Status CudaSwapper::Prepare() {
 }
 
 Status CudaSwapper::Finish() {
+  Status status;
   for (const Lane& lane : lanes_) {
-    if (lane.paths != nullptr) OOC_TRY(lane.paths->Synchronize());
-    if (lane.stream != nullptr) OOC_CUDA(driver(), cuStreamSynchronize, lane.stream);
+    Status one = lane.paths != nullptr ? lane.paths->Synchronize() : Status();
+    if (status.ok()) status = std::move(one);
+    if (lane.stream == nullptr) continue;
+    one = driver().Check(driver().cuStreamSynchronize(lane.stream), "cuStreamSynchronize");
+    if (status.ok()) status = std::move(one);
   }
-  return {};
+  return status;
 }
 
 Result<void*> CudaSwapper::AllocateSlab(int64_t bytes) {
@@ -180,7 +184,11 @@ Result<int64_t> CudaSwapper::Start(swap::Way way, swap::Stream stream, swap::Add
   if (paths != nullptr) OOC_TRY(paths->Wait(lane.reached));
   const bool out = way == swap::Way::kOut;
   const CUdeviceptr beyond = Address(slab);
-  OOC_TRY(Copy(lane, paths, out ? device : beyond, out ? beyond : device, bytes));
+  Status copied = Copy(lane, paths, out ? device : beyond, out ? beyond : device, bytes);
+  if (!copied.ok()) {
+    static_cast<void>(Finish());  // a part may be under way, and nobody has a ticket for it
+    return copied;
+  }
   if (lane.paths != nullptr) {
     OOC_TRY(lane.paths->Record(events_[number]));
   } else {

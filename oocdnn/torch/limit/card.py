@@ -206,18 +206,25 @@ class CudaCard:
     Args:
         borrowed: The numbers of other GPUs whose links copies with host memory use too, and bytes
             of their memory that slabs take before that.
+        swapper: Another card's, whose links are used as they are.
     """
 
-    probe_bytes = 1 << 28
+    probe_bytes = 1 << 27  # two copies at a time are measured
     least_bytes = 1 << 18
 
-    def __init__(self, device: torch.device, borrowed: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        borrowed: Mapping[int, int] | None = None,
+        swapper: NativeSwapper | None = None,
+    ) -> None:
         self.device = device
         torch.cuda.init()
-        self.swapper = NativeSwapper(device.index)
         self.borrowed = borrowed or {}
-        for number in self.borrowed:
-            self.swapper.borrow_link(number)
+        self.swapper = NativeSwapper(device.index) if swapper is None else swapper
+        if swapper is None:
+            for number in self.borrowed:
+                self.swapper.borrow_link(number)
         self._lenders = Lenders(self.swapper, self.borrowed)
         self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,15 +38,18 @@ Borrow = Mapping[Any, int | str] | Sequence[Any]
 def borrowed_of(gpu: torch.device, borrow: Borrow) -> dict[int, int]:
     """Bytes that `gpu` borrows, by the numbers of the other GPUs, in the given order; 0 where it is
     the link alone."""
-    if isinstance(borrow, Sequence) and not isinstance(borrow, (str, bytes)):
-        borrow = dict.fromkeys(borrow, 0)
-    if not isinstance(borrow, Mapping):
+    lenders: Iterable[tuple[Any, int | str]] = ()
+    if isinstance(borrow, Mapping):
+        lenders = borrow.items()
+    elif isinstance(borrow, Sequence) and not isinstance(borrow, (str, bytes)):
+        lenders = [(device, 0) for device in borrow]
+    else:
         raise InvalidProblem(
             f"borrow is {shown(borrow)}; it must be GPUs, as ['cuda:1'], or GPUs with bytes, as "
             "{'cuda:1': '40GiB'}"
         )
     found: dict[int, int] = {}
-    for device, size in borrow.items():
+    for device, size in lenders:
         lender, nbytes = gpu_of(device), byte_count(f"what {device} lends", size)
         if lender == gpu or nbytes < 0 or lender.index in found:
             raise InvalidProblem(

@@ -48,13 +48,12 @@ def measured_links(card: Card) -> list[Link]:
     for number, nbytes in card.borrowed.items():
         if nbytes == 0:
             continue
-        lender = CudaCard(device, {number: nbytes})
+        lender = CudaCard(device, {number: nbytes}, card.swapper)
         # Two copies at a time are measured.
         lender.probe_bytes = min(lender.probe_bytes, whole_pages(max(nbytes // 2, 1)))
         lender.swapper.slab(lender.probe_bytes, number)  # raises where the GPU cannot lend
         found.append(measured(lender, f"cuda:{number}"))
-    alone = CudaCard(device, dict.fromkeys(card.borrowed, 0)) if found else card
-    return [*found, measured(alone)]
+    return [*found, measured(CudaCard(device, None, card.swapper) if found else card)]
 
 
 def joined(links: Sequence[Link], nbytes: Sequence[int]) -> Link:

@@ -69,9 +69,10 @@ class memory_limit:
         device: The GPU; PyTorch's current one by default.
         borrow: Other GPUs of this process: a list, as ["cuda:1"], over whose links this GPU copies
             to and from host memory too; or with bytes that are taken before host memory as well,
-            for instance {"cuda:1": "40GiB"}. This GPU has to reach their memory, which the
-            beginning of the context finds out. What they lend is allocated as it is needed, kept
-            for the following steps, and freed with this object; copies over a link take 48 MiB.
+            for instance {"cuda:1": "40GiB"}. This GPU has to reach their memory. What
+            they lend is allocated as it is needed, kept for the following steps, and freed with
+            this object. Copies over a link take 48 MiB of its GPU, and where this process had not
+            used that yet, CUDA's context there takes some hundred more.
         planning: Seconds that the search for one plan may take; up to four times as long where the
             gaps of PyTorch's allocator pass the limit, and twice that where more is swapped than
             other GPUs lend.

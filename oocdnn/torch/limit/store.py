@@ -36,7 +36,7 @@ class Store:
 
     def renew(self) -> None:
         """For another plan: what other devices lend is there for all that it swaps."""
-        if self.card.borrowed:
+        if any(self.card.borrowed.values()):
             self._slabs.clear()
 
     def hold(self, entry: Entry) -> None:
