@@ -161,10 +161,15 @@ def test_each_lender_is_measured_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[tuple[int, int]] = []
 
     class Card(HostCard):
-        def __init__(self, device: torch.device, borrowed: dict[int, int] | None = None) -> None:
+        def __init__(
+            self,
+            device: torch.device,
+            borrowed: dict[int, int] | None = None,
+            swapper: object = None,
+        ) -> None:
             super().__init__()
             self.device, self.borrowed = device, borrowed or {}
-            self.swapper = self
+            self.swapper = swapper or self
             self.probe_bytes = 1 << 28
 
         def slab(self, nbytes: int, lender: int | None = None) -> torch.Tensor:

@@ -129,7 +129,8 @@ Status PeerPaths::Synchronize() const {
     Status one = path->Synchronize();
     if (status.ok()) status = std::move(one);
   }
-  return status;
+  const CUresult joined = driver_.cuStreamSynchronize(join_);
+  return status.ok() ? driver_.Check(joined, "cuStreamSynchronize") : status;
 }
 
 }  // namespace oocdnn::cuda
