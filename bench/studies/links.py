@@ -163,7 +163,8 @@ def command(run: Run, repeats: int, images: int, size: int, trains: bool, **give
             bare = Bare(ordinal_of(name), borrow)
             spent.append(seconds(partial(bare.copy, ways)))
             bare.close()
-        made = Compared(f"bare {case}", COPIED * COPIES * len(ways), *spent)
+        moved = COPIED * COPIES * len(ways)
+        made = Compared(f"bare {case}", moved, own=spent[0], borrowed=spent[1])
         run.keep(asdict(made), made.line())
     how: dict[str, Any] = {"budget": given["budget"], "math": "tf32"}
     calls = Calls(images, size)
@@ -171,10 +172,10 @@ def command(run: Run, repeats: int, images: int, size: int, trains: bool, **give
         own = stack.enter_context(oocdnn.Context(name, borrow=[], **how))
         all_links = stack.enter_context(oocdnn.Context(name, borrow=lenders, **how))
         for case, call in calls.each.items():
-            spent = [seconds(partial(call, context)) for context in (own, all_links)]
+            alone, shared = (seconds(partial(call, context)) for context in (own, all_links))
             stats = all_links.stats
             moved = stats.bytes_h2d + stats.bytes_d2h
-            made = Compared(case, moved, *spent, engine=stats.engine)
+            made = Compared(case, moved, alone, shared, stats.engine)
             run.keep(asdict(made), made.line())
         if trains:
             _compare_training(run, lenders[0], partial(calls.filter_gradient, all_links))

@@ -57,8 +57,8 @@ class FairMutex {
 
 // Whoever waits does the work, one at a time.
 inline FairMutex work_mutex;
-inline CUcontext working = nullptr;          // whose work was done last
-inline int turns = 0;                        // how often that was another's than before
+inline CUcontext working = nullptr;         // whose work was done last
+inline int turns = 0;                       // how often that was another's than before
 inline std::chrono::nanoseconds passed{0};  // beyond what the clock says
 // What events are stamped with. With OOC_FAKE_CLOCK=still nothing passes but what is said to.
 inline std::chrono::steady_clock::time_point Now() {

@@ -114,7 +114,8 @@ def test_results_cross_by_both_links(order) -> None:
         both = crossed() if FAKE else []
     assert_equal(y, oracle.forward(x, w))
     if FAKE:
-        assert both[1] > out.nbytes / 8
+        # A kernel does what goes over the own link of the latter, in no time of the fake driver's.
+        assert both[1] > (out.nbytes / 8 if order is np.array else 4 * PIECE)
 
 
 @pytest.mark.skipif(gpus() < 3, reason="there are no three GPUs")
@@ -174,6 +175,7 @@ def test_the_time_of_a_copy_is_that_of_all_links() -> None:
         ctx.conv2d(x, w)
         slow(1, 1)
         ctx.conv2d(x, w)
+        assert ctx.stats.tiles > 4
         one_byte = ctx.stats.fetch_seconds / x.nbytes
     assert 0.9e-9 < one_byte < 1.1e-9  # the fake driver's streams work one after the other
 

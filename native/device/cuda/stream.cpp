@@ -164,8 +164,7 @@ Status CudaStream::Begin(const Tag& tag, size_t busy, int64_t weight) {
     spans_ = true;
     current_.enqueued_ns = Now();
   }
-  Status recorded = gpu_.driver().Check(gpu_.driver().cuEventRecord(current_.marks.begin, handle_),
-                                        "cuEventRecord");
+  Status recorded = RecordBehind(current_.marks.begin);
   if (!recorded.ok()) free_.push_back(current_.marks);
   return recorded;
 }

@@ -44,7 +44,11 @@ class Links:
 def measured_links(card: Card) -> list[Link]:
     """The links to lenders of memory in their order, and to the host. Raises where a GPU cannot
     lend."""
-    device, found = card.device, []
+    found: list[Link] = []
+    if not any(card.borrowed.values()):
+        return [measured(card)]
+    assert isinstance(card, CudaCard)
+    device = card.device
     for number, nbytes in card.borrowed.items():
         if nbytes == 0:
             continue
@@ -53,7 +57,7 @@ def measured_links(card: Card) -> list[Link]:
         lender.probe_bytes = min(lender.probe_bytes, whole_pages(max(nbytes // 2, 1)))
         lender.swapper.slab(lender.probe_bytes, number)  # raises where the GPU cannot lend
         found.append(measured(lender, f"cuda:{number}"))
-    return [*found, measured(CudaCard(device, None, card.swapper) if found else card)]
+    return [*found, measured(CudaCard(device, None, card.swapper))]
 
 
 def joined(links: Sequence[Link], nbytes: Sequence[int]) -> Link:
