@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda/borrowed_gpus.hpp"
+#include "device/borrowed_gpus.hpp"
 #include "device/device.hpp"
 #include "swap/swapper.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.hpp"
-#include "device/cuda/borrowed_gpus.hpp"
+#include "device/borrowed_gpus.hpp"
 
 namespace oocdnn {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "device/cuda/borrowed_gpus.hpp"
+#include "device/borrowed_gpus.hpp"
 #include "device/device.hpp"
 
 namespace oocdnn {
