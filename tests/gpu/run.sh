@@ -106,7 +106,7 @@ step plans python3 -m pytest -q tests/python/test_remembered.py \
   -k "next_context or follow or timed or fits" "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py tests/gpu/test_device_group.py \
-  tests/gpu/test_spatial.py "$@"
+  tests/gpu/test_spatial.py tests/gpu/test_borrowed_links.py "$@"
 step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/gpu/test_torch_peers.py tests/pytorch "$@"
 step limit python3 -m pytest -q -rs tests/gpu/test_memory_limit.py tests/gpu/test_program.py \
   tests/gpu/test_compiled_backend.py "$@"
