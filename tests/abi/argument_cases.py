@@ -295,6 +295,7 @@ def options() -> None:
         "planning",
         "workspace",
         "busy_gpus",
+        "borrow",
     )
     for label in spoilt(given, "options", but=pointers):
         name, _, value = label.removeprefix("options.").partition(" = ")

@@ -78,7 +78,10 @@ def test_what_gpus_lend_becomes_a_variable_and_needs_a_plan():
     lenders = ["--borrow", "cuda:1=40GiB", "--borrow", "cuda:2"]
     _, lines = with_options("--limit", "64MiB", *lenders)
     assert "OOCDNN_BORROW=cuda:1=40GiB,cuda:2" in lines
-    _, lines = with_options("--limit", "64MiB", OOCDNN_BORROW="cuda:3=1GiB")  # of an outer run
+    given = {"OOCDNN_BORROW": "cuda:3=1GiB"}
+    _, lines = with_options("--limit", "64MiB", **given)
+    assert "OOCDNN_BORROW=cuda:3=1GiB" in lines
+    _, lines = with_options("--limit", "64MiB", **given, OOCDNN_PLAN="1")  # of an outer run
     assert not any(line.startswith("OOCDNN_BORROW") for line in lines)
     done, _ = with_options(*lenders)
     assert done.returncode == 2
