@@ -36,12 +36,12 @@ Status AddLender(const std::string& text, std::vector<int>* ordinals) {
 template <class Add>
 Result<std::vector<int>> OrdinalsIn(const std::string& text, const Add& add) {
   std::vector<int> ordinals;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    OOC_TRY(add(Trimmed(text.substr(begin, end - begin)), &ordinals)
-                .With(Format("borrowing '%s'", text.c_str())));
-    begin = end + 1;
-  }
+  const auto add_all = [&]() -> Status {
+    OOC_ASSIGN(const std::vector<std::string> names, DevicesOf(text));
+    for (const std::string& name : names) OOC_TRY(add(Trimmed(name), &ordinals));
+    return {};
+  };
+  OOC_TRY(add_all().With(Format("borrowing '%s'", text.c_str())));
   return ordinals;
 }
 

@@ -8,13 +8,13 @@
 
 namespace oocdnn {
 
-// Those in "cuda:1,cuda:2", which are needed. kInvalidProblem where the text is something else, or
-// names a GPU twice.
+// The GPUs of a list such as "cuda:1,cuda:2"; each of them is needed. kInvalidProblem if the text
+// is no such list, or names a GPU twice.
 Result<BorrowedGpus> ParseBorrowed(const std::string& text);
 
-// Those of OOCDNN_BORROW for a device of this name, which are not needed: none for the CPU or
-// several devices, and not itself. A name may be followed by the bytes that the GPU lends to
-// training.
+// The GPUs of OOCDNN_BORROW that a context on this device borrows; none of them is needed. A CPU
+// and a list of devices borrow none, and a GPU does not borrow from itself. A name may be followed
+// by the bytes that the GPU lends to training.
 Result<BorrowedGpus> BorrowedFor(const std::string& device);
 
 // Bytes of the largest piece of a copy that goes over several links, by OOCDNN_BORROW_PIECE.

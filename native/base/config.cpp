@@ -66,8 +66,9 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "other GPUs over whose links copies with host memory go too, as cuda:1,cuda:2; set by `oocdnn "
      "run --borrow`, with bytes that they lend to planned training, as cuda:1=40GiB"},
     {"OOCDNN_BORROW_PIECE", "bytes", "8MiB",
-     "of the largest piece of a copy that goes over several links; three take another GPU's "
-     "memory"},
+     "of the largest piece of a copy that goes over several links; each stream of copies holds "
+     "three "
+     "pieces in another GPU's memory"},
     {"OOCDNN_REPORT", "a path", "none",
      "set by `oocdnn run --report`: the page about the plan, written at the program's end"},
     {"OOCDNN_DISABLE", "1", "off",

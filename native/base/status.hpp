@@ -47,6 +47,10 @@ class [[nodiscard]] Status {
 
   // This status with `context` put in front of its text; ok stays ok.
   Status With(std::string_view context) &&;
+  // Becomes `next` if this is no error yet: of several, the first is kept.
+  void KeepFirst(Status next) {
+    if (ok()) *this = std::move(next);
+  }
   Status WithDetail(long long detail) &&;
 
  private:

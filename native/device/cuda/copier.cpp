@@ -107,7 +107,6 @@ Status Copier::Cross(CudaStream& stream, StridedCopy copy, Tier tier, Side wire,
   int64_t part = bounce.bytes / static_cast<int64_t>(Lane::kParts) / kLeastPart * kLeastPart;
   const bool relays = part >= kLeastPart && GainsByRelay(copy, wire, limits_);
   OOC_ASSIGN(PeerPaths * paths, stream.GetPaths());
-  if (paths != nullptr) OOC_TRY(paths->Turn(BoundOf(wire)));
   if (!EngineCrosses(copy, wire, limits_)) paths = nullptr;
   if (!relays && paths == nullptr) return Enqueue(stream.handle(), std::move(copy), tier, wire);
   if (paths != nullptr) {

@@ -92,7 +92,7 @@ struct Relay {
 };
 Relay RelayOf(const StridedCopy& copy, Side wire, uint64_t middle);
 
-// Whether a copy engine is best for the part of a relay that crosses the wire.
+// True if a copy engine is the best method for the step of a relay that crosses the wire.
 bool EngineCrosses(const StridedCopy& copy, Side wire, const CopyLimits& limits);
 
 // Whether PlanCopy would send a kernel over the wire although a copy engine could do that part.

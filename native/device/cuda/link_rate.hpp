@@ -7,8 +7,8 @@
 
 namespace oocdnn::cuda {
 
-// Of one stream, whose context Prepare and Timed need current. A time stamp holds up what follows
-// it on a busy wire, so only few copies have one.
+// A LinkRate times copies of one stream. Prepare and Timed need the stream's context current. A
+// time stamp holds up what follows it on a busy wire, so only few copies have one.
 class LinkRate {
  public:
   explicit LinkRate(const Driver& driver) : driver_(driver) {}

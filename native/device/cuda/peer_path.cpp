@@ -77,8 +77,7 @@ Status PeerPath::Synchronize() const {
   Status status;
   for (CUstream stream : {near_, far_}) {
     if (stream == nullptr) continue;
-    const CUresult result = driver().cuStreamSynchronize(stream);
-    if (status.ok()) status = driver().Check(result, "cuStreamSynchronize");
+    status.KeepFirst(driver().Check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize"));
   }
   return status;
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 
 #include "device/cuda/link_rate.hpp"
 #include "device/cuda/primary_context.hpp"
@@ -31,27 +32,21 @@ class PeerPath {
   // on a stream of the GPU's.
   template <class First, class Second>
   Status Carry(Bound bound, int64_t bytes, const First& first, const Second& second) {
-    Slot& slot = slots_[turn_];
+    const Slot& slot = slots_[turn_];
     turn_ = (turn_ + 1) % kSlots;
     busy_ = true;
-    const auto over_link = [&](const auto& step) {
-      return rate_.Timed(far_, bytes, [&] { return step(far_, slot.memory); });
+    const Step near{near_, slot.near}, far{far_, slot.far};
+    const Step &from = bound == Bound::kIn ? far : near, &to = bound == Bound::kIn ? near : far;
+    const auto run = [&](const Step& step, const auto& enqueue) {
+      const auto copy = [&] { return enqueue(step.stream, slot.memory); };
+      return step.stream == far_ ? rate_.Timed(far_, bytes, copy) : copy();
     };
-    if (bound == Bound::kIn) {
-      OOC_CUDA(driver(), cuStreamWaitEvent, far_, slot.near, 0);
-      OOC_TRY(over_link(first));
-      OOC_CUDA(driver(), cuEventRecord, slot.far, far_);
-      OOC_CUDA(driver(), cuStreamWaitEvent, near_, slot.far, 0);
-      OOC_TRY(second(near_, slot.memory));
-      OOC_CUDA(driver(), cuEventRecord, slot.near, near_);
-    } else {
-      OOC_CUDA(driver(), cuStreamWaitEvent, near_, slot.far, 0);
-      OOC_TRY(first(near_, slot.memory));
-      OOC_CUDA(driver(), cuEventRecord, slot.near, near_);
-      OOC_CUDA(driver(), cuStreamWaitEvent, far_, slot.near, 0);
-      OOC_TRY(over_link(second));
-      OOC_CUDA(driver(), cuEventRecord, slot.far, far_);
-    }
+    OOC_CUDA(driver(), cuStreamWaitEvent, from.stream, to.done, 0);  // the slot is free
+    OOC_TRY(run(from, first));
+    OOC_CUDA(driver(), cuEventRecord, from.done, from.stream);
+    OOC_CUDA(driver(), cuStreamWaitEvent, to.stream, from.done, 0);
+    OOC_TRY(run(to, second));
+    OOC_CUDA(driver(), cuEventRecord, to.done, to.stream);
     return {};
   }
 
@@ -59,7 +54,7 @@ class PeerPath {
   Status Wait(CUevent event) const;
   // The stream waits for the pieces so far.
   Status Precede(CUstream stream) const;
-  // Whether pieces are under way.
+  // True while a piece is being copied.
   bool Busy();
   Status Synchronize() const;  // waits for both streams; the first error
   // Over the peer's link.
@@ -73,6 +68,11 @@ class PeerPath {
     CUevent near = nullptr, far = nullptr;
   };
   static constexpr size_t kSlots = 3;
+  // One of the two steps of a piece: its stream, and the slot's event of that stream.
+  struct Step {
+    CUstream stream;
+    CUevent done;
+  };
 
   PeerPath(const PrimaryContext& own, const PrimaryContext& peer)
       : own_(own), peer_(peer), rate_(own.driver()) {}

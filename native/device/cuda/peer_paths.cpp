@@ -52,11 +52,6 @@ PeerPaths::~PeerPaths() {
   if (mark_ != nullptr) driver_.cuEventDestroy(mark_);
 }
 
-Status PeerPaths::Turn(Bound bound) {
-  if (std::exchange(bound_, bound) == bound) return {};
-  return Settle();
-}
-
 // The link that ends a piece first; one that was slow has one now and then, to tell whether it
 // still is.
 size_t PeerPaths::Soonest(int64_t bytes) {
@@ -125,12 +120,9 @@ Status PeerPaths::Record(CUevent event) {
 
 Status PeerPaths::Synchronize() const {
   Status status;
-  for (const auto& path : paths_) {
-    Status one = path->Synchronize();
-    if (status.ok()) status = std::move(one);
-  }
-  const CUresult joined = driver_.cuStreamSynchronize(join_);
-  return status.ok() ? driver_.Check(joined, "cuStreamSynchronize") : status;
+  for (const auto& path : paths_) status.KeepFirst(path->Synchronize());
+  status.KeepFirst(driver_.Check(driver_.cuStreamSynchronize(join_), "cuStreamSynchronize"));
+  return status;
 }
 
 }  // namespace oocdnn::cuda

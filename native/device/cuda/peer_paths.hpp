@@ -1,12 +1,11 @@
 // The links over which a stream's copies between host memory and its GPU go: the GPU's own one, and
 // those of peers.
 //
-// A piece goes over the link that ends it first, by the rates that the links are seen to have: one
-// that others use gets less, one that is in use by others alone next to nothing.
+// A piece goes over the link that is expected to end it first, by measured rates. A link that other
+// programs use gets fewer pieces, and a link that they keep busy next to none.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,9 +32,6 @@ class PeerPaths {
   PeerPaths& operator=(const PeerPaths&) = delete;
 
   [[nodiscard]] int64_t piece_bytes() const { return piece_bytes_; }
-  // What the stream copies from here on goes in this direction. Where that is another one than
-  // before, it is behind what was copied so far.
-  Status Turn(Bound bound);
   // The path of the next piece; null: the GPU's own link.
   Result<PeerPath*> Choose(int64_t bytes);
   // A piece over the GPU's own link, on the stream or ahead of it: enqueue().
@@ -66,12 +62,10 @@ class PeerPaths {
   CUevent mark_ = nullptr;   // where the stream is
   std::vector<std::unique_ptr<PeerPath>> paths_;
   LinkRate rate_;  // of the GPU's own link
-  // Of each link, the own one's first: when it ends its pieces, in seconds, and the number of the
-  // latest piece that was timed.
-  std::vector<double> ends_;
-  std::vector<int64_t> timed_;
+  // One entry for each link, the GPU's own link first.
+  std::vector<double> ends_;    // seconds until the pieces of the link have been copied
+  std::vector<int64_t> timed_;  // number of the latest piece that was timed
   int64_t pieces_ = 0;
-  std::optional<Bound> bound_;
   bool follow_ = true;  // the paths have to wait for the stream
 };
 

@@ -238,15 +238,12 @@ Status CudaStream::Wait(CUevent event) {
 // The lane is done when the stream is, unless a second step could not be enqueued.
 Status CudaStream::Synchronize() {
   Status status;
-  const auto first_error = [&status](Status one) {
-    if (status.ok()) status = std::move(one);
-  };
   for (CUstream stream : {lane_.handle, handle_}) {
     if (stream == nullptr && !adopted_) continue;
     const CUresult result = gpu_.driver().cuStreamSynchronize(stream);
-    first_error(gpu_.driver().Check(result, "cuStreamSynchronize"));
+    status.KeepFirst(gpu_.driver().Check(result, "cuStreamSynchronize"));
   }
-  if (paths_ != nullptr) first_error(paths_->Synchronize());
+  if (paths_ != nullptr) status.KeepFirst(paths_->Synchronize());
   OOC_TRY(std::move(status));
   Resolve();
   for (const Busy& busy : busy_) busy_seconds_ += busy.Seconds();

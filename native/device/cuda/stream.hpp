@@ -10,6 +10,8 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/gpu.hpp"
@@ -72,8 +74,9 @@ class CudaStream {
   Result<Lane*> GetLane();
   // The same; null where no links are borrowed.
   Result<PeerPaths*> GetPaths();
-  // What is copied from here on goes in this direction.
-  Status Turn(Bound bound) { return paths_ == nullptr ? Status() : paths_->Turn(bound); }
+  // The direction of the next copies. After a change of direction, copies wait for the earlier
+  // ones.
+  Status Turn(Bound bound) { return std::exchange(bound_, bound) == bound ? Status() : Settle(); }
   // Work that is no copy between host memory and the GPU is to be enqueued.
   Status Settle() { return paths_ == nullptr ? Status() : paths_->Settle(); }
 
@@ -125,6 +128,7 @@ class CudaStream {
   Lane lane_;
   BorrowedLinks links_;
   std::unique_ptr<PeerPaths> paths_;
+  std::optional<Bound> bound_;  // of the latest copies
   CUevent base_ = nullptr;
   int64_t base_ns_ = 0;
   bool adopted_ = false;

@@ -91,11 +91,10 @@ Status CudaSwapper::Prepare() {
 Status CudaSwapper::Finish() {
   Status status;
   for (const Lane& lane : lanes_) {
-    Status one = lane.paths != nullptr ? lane.paths->Synchronize() : Status();
-    if (status.ok()) status = std::move(one);
+    if (lane.paths != nullptr) status.KeepFirst(lane.paths->Synchronize());
     if (lane.stream == nullptr) continue;
-    one = driver().Check(driver().cuStreamSynchronize(lane.stream), "cuStreamSynchronize");
-    if (status.ok()) status = std::move(one);
+    const CUresult result = driver().cuStreamSynchronize(lane.stream);
+    status.KeepFirst(driver().Check(result, "cuStreamSynchronize"));
   }
   return status;
 }
