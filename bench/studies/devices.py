@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -61,15 +62,20 @@ class Bench:
 
     def __init__(self, images: int, size: int) -> None:
         shape = (images, CHANNELS, size, size)
-        self.x, self.y, self.dx = (oocdnn.empty(shape, np.float32) for _ in range(3))
+        self.x, self.y = (oocdnn.empty(shape, np.float32) for _ in range(2))
         self.x[...] = self.y[...] = 1
         self.w = np.ones((CHANNELS, CHANNELS, 3, 3), np.float32)
 
-    def run(self, context: oocdnn.Context, direction: str, samples: slice) -> None:
-        x, y, dx = self.x[samples], self.y[samples], self.dx[samples]
+    @cached_property
+    def dx(self) -> Any:
+        return oocdnn.empty(self.x.shape, np.float32)
+
+    def run(self, context: oocdnn.Context, direction: str, samples: slice = slice(None)) -> None:
+        x, y = self.x[samples], self.y[samples]
         if direction == "fwd":
             context.conv2d(x, self.w, padding=1, out=y)
         elif direction == "bwd_data":
+            dx = self.dx[samples]
             context.conv_backward_data(y, self.w, dx.shape, padding=1, out=dx)
         else:
             context.conv_backward_filter(x, y, self.w.shape, padding=1)

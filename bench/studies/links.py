@@ -21,14 +21,13 @@ from functools import partial
 from typing import Any
 
 import click
-import numpy as np
 
 import oocdnn
 from oocdnn._core.swap import IN, OUT, NativeSwapper
 from oocdnn.bench.gpu.memory import Gpu, ordinal_of
+from oocdnn.bench.studies.devices import Bench
 from oocdnn.bench.studies.study import Run, budget, device, images, study
 
-CHANNELS = 64
 COPIED, COPIES = 256 << 20, 8  # bytes of a bare copy, and copies in each direction
 SECONDS = 8.0  # of training
 WARM_STEPS = 10
@@ -80,26 +79,6 @@ class Bare:
         self._ends.clear()  # and what is pinned
 
 
-class Calls:
-    """The arrays of the calls."""
-
-    def __init__(self, count: int, size: int) -> None:
-        shape = (count, CHANNELS, size, size)
-        self._x, self._y = (oocdnn.empty(shape, np.float32) for _ in range(2))
-        self._x[...] = self._y[...] = 1
-        self._w = np.ones((CHANNELS, CHANNELS, 3, 3), np.float32)
-
-    def forward(self, context: oocdnn.Context) -> None:
-        context.conv2d(self._x, self._w, padding=1, out=self._y)
-
-    def filter_gradient(self, context: oocdnn.Context) -> None:
-        context.conv_backward_filter(self._x, self._y, self._w.shape, padding=1)
-
-    @property
-    def each(self) -> dict[str, Callable[[oocdnn.Context], None]]:
-        return {"fwd": self.forward, "bwd_filter": self.filter_gradient}
-
-
 def train(where: str, model: str, count: int, seconds: float) -> list[float]:
     """The times of training steps on a device, after some; for about so many seconds."""
     import torch
@@ -110,9 +89,8 @@ def train(where: str, model: str, count: int, seconds: float) -> list[float]:
     made = MODELS[model]
     device = torch.device(where)
     net = made.make().to(device=device, memory_format=torch.channels_last)
-    x = torch.randn(count, made.channels, made.size, made.size, device=device)
+    x, target = made.batch(count, made.size, torch.Generator(device))
     x = x.to(memory_format=torch.channels_last)
-    target = torch.zeros(count, dtype=torch.long, device=device)
     optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
     spent: list[float] = []
     end = None
@@ -167,18 +145,18 @@ def command(run: Run, repeats: int, images: int, size: int, trains: bool, **give
         made = Compared(f"bare {case}", moved, own=spent[0], borrowed=spent[1])
         run.keep(asdict(made), made.line())
     how: dict[str, Any] = {"budget": given["budget"], "math": "tf32"}
-    calls = Calls(images, size)
+    bench = Bench(images, size)
     with ExitStack() as stack:
         own = stack.enter_context(oocdnn.Context(name, borrow=[], **how))
         all_links = stack.enter_context(oocdnn.Context(name, borrow=lenders, **how))
-        for case, call in calls.each.items():
-            alone, shared = (seconds(partial(call, context)) for context in (own, all_links))
+        for case in ("fwd", "bwd_filter"):
+            alone, shared = (seconds(partial(bench.run, one, case)) for one in (own, all_links))
             stats = all_links.stats
             moved = stats.bytes_h2d + stats.bytes_d2h
             made = Compared(case, moved, alone, shared, stats.engine)
             run.keep(asdict(made), made.line())
         if trains:
-            _compare_training(run, lenders[0], partial(calls.filter_gradient, all_links))
+            _compare_training(run, lenders[0], partial(bench.run, all_links, "bwd_filter"))
 
 
 def _compare_training(run: Run, lender: str, call: Callable[[], None]) -> None:
