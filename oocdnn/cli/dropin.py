@@ -250,8 +250,9 @@ def run(
     if _opens_by_path():
         click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
-    of_outer_run = ["REPORT", "PLAN_FILE", "PLAN"] + ["BORROW"] * ("OOCDNN_PLAN" in environment)
-    for name in of_outer_run:
+    if "OOCDNN_PLAN" in environment:  # of an outer run, as the others; else it is the user's
+        environment.pop("OOCDNN_BORROW", None)
+    for name in ("PLAN", "REPORT", "PLAN_FILE"):
         environment.pop(f"OOCDNN_{name}", None)
     for name, path in (("REPORT", report), ("PLAN_FILE", plan_file)):
         if path is not None:
