@@ -30,7 +30,7 @@ from oocdnn.cli import main
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import FAKE, call, driver, free_bytes, gpus
-from test_swap import Stream, array_of, bytes_of
+from test_swap import Stream, array_of, bytes_of, leave_and_come_back
 
 pytestmark = [
     pytest.mark.gpu,
@@ -285,38 +285,12 @@ def test_what_left_comes_back(
     sizes: list[int], acts: list[tuple[int, bool, bool]], lent: bool
 ) -> None:
     """By all links, beside slabs of the other GPU, and however late the copies run."""
-    swapper, stream = NativeSwapper(0), Stream()
+    swapper = NativeSwapper(0)
     swapper.borrow_link(1)
     swapper.borrow_link(1)  # is there already
-    arrays = [array_of(n) for n in sizes]
-    slabs = [swapper.slab(n, 1 if lent and i % 2 else None) for i, n in enumerate(sizes)]
-    wanted, away = [0] * len(sizes), [False] * len(sizes)
-    coming: dict[int, int] = {}  # tickets
-    for byte, (number, waits, writes) in enumerate(acts, start=1):
-        i = number % len(sizes)
-        if i in coming:
-            swapper.wait(coming.pop(i), stream.handle)
-        if not away[i] and writes:
-            stream.write(arrays[i], byte)
-            wanted[i] = byte
-        way = IN if away[i] else OUT
-        address = arrays[i].pointer.value
-        ticket = swapper.start(way, stream.handle, address, slabs[i], sizes[i])
-        if waits or not away[i]:
-            swapper.wait(ticket, stream.handle)
-        else:
-            coming[i] = ticket
-        away[i] = not away[i]
-        if away[i]:
-            stream.write(arrays[i], 0)
-    for ticket in coming.values():
-        swapper.wait(ticket, stream.handle)
-    stream.finish()
-    for i, array in enumerate(arrays):
-        assert (array.get() == (0 if away[i] else wanted[i])).all()
-        on_host = not (lent and i % 2)
-        assert not (away[i] and on_host) or (bytes_of(slabs[i]) == wanted[i]).all()
-    stream.close()
+    host = {i for i in range(len(sizes)) if not (lent and i % 2)}
+    slabs = [swapper.slab(n, None if i in host else 1) for i, n in enumerate(sizes)]
+    leave_and_come_back(swapper, slabs, acts, host)
 
 
 @fake_only

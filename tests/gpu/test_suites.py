@@ -14,6 +14,10 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
+from_outside = pytest.mark.skipif(
+    bool(os.environ.get("OOCDNN_TEST_DEVICE")), reason="this is such a process"
+)
+
 SUITES = {
     "conformance": ("conformance/test_conformance.py", "-k", "cuda"),
     "operands": ("gpu/test_operands.py", "gpu/test_prepared.py", "gpu/test_batches.py"),
@@ -54,9 +58,8 @@ SUITES = {
 
 
 @pytest.mark.parametrize("suite", SUITES)
+@from_outside
 def test_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
-    if os.environ.get("OOCDNN_TEST_DEVICE"):
-        pytest.skip("this is such a process")
     if suite == "torch":
         pytest.importorskip("torch")  # its files are skipped whole then, and nothing passes
     two = suite in ("several devices", "borrowed links", "swap")
@@ -80,10 +83,9 @@ BORROWING = (
 
 
 @pytest.mark.parametrize("suite", BORROWING)
+@from_outside
 def test_over_borrowed_links_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
     """In small pieces, whose streams are as late as they may be."""
-    if os.environ.get("OOCDNN_TEST_DEVICE"):
-        pytest.skip("this is such a process")
     links = {"OOCDNN_BORROW": "cuda:1", "OOCDNN_BORROW_PIECE": "4KiB"}
     run_suite(tmp_path, *SUITES[suite], **links, OOC_FAKE_TWO_GPUS="1")
 
@@ -96,27 +98,24 @@ def test_on_a_gpu_all_of_them_run() -> None:
     assert not missed
 
 
+@from_outside
 def test_gradients_together_on_the_fake_cudnn(tmp_path: Path) -> None:
     """Whose engines want tiles of dy in other layouts than the one that computes db."""
-    if os.environ.get("OOCDNN_TEST_DEVICE"):
-        pytest.skip("this is such a process")
     libraries = (FAKE_DRIVER, FAKE_CUDNN)
     run_suite(tmp_path, *SUITES["together"], "engine/test_joint.py", libraries=libraries)
 
 
+@from_outside
 def test_chains_on_the_fake_cudnn(tmp_path: Path) -> None:
     """Whose engines finish their sums."""
-    if os.environ.get("OOCDNN_TEST_DEVICE"):
-        pytest.skip("this is such a process")
     chosen = ("-k", "not forgotten")
     run_suite(tmp_path, *SUITES["chains"], *chosen, libraries=(FAKE_DRIVER, FAKE_CUDNN))
 
 
 @pytest.mark.long
+@from_outside
 def test_gradients_of_chains_on_the_fake_cudnn(tmp_path: Path) -> None:
     """Whose engines lay tensors that problems share out in several ways."""
-    if os.environ.get("OOCDNN_TEST_DEVICE"):
-        pytest.skip("this is such a process")
     libraries = (FAKE_DRIVER, FAKE_CUDNN)
     chosen = ("engine/test_chain_backward.py", "-k", "not those_of_a_call")
     run_suite(tmp_path, *chosen, libraries=libraries)
