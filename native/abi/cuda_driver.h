@@ -54,10 +54,15 @@ typedef enum {
   CU_DEVICE_ATTRIBUTE_MAX_PITCH = 11,
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
 } CUdevice_attribute;
 
-typedef enum { CU_FUNC_ATTRIBUTE_PTX_VERSION = 5 } CUfunction_attribute;
+typedef enum {
+  CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
+  CU_FUNC_ATTRIBUTE_PTX_VERSION = 5,
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+} CUfunction_attribute;
 
 typedef enum {
   CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
@@ -141,6 +146,8 @@ typedef struct {
     (CUfunction * function, CUmodule module, const char* name))                                    \
   F(cuFuncGetAttribute, "cuFuncGetAttribute",                                                      \
     (int* value, CUfunction_attribute attribute, CUfunction function))                             \
+  F(cuFuncSetAttribute, "cuFuncSetAttribute",                                                      \
+    (CUfunction function, CUfunction_attribute attribute, int value))                              \
   F(cuLaunchKernel, "cuLaunchKernel",                                                              \
     (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,           \
      unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,  \

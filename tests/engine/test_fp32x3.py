@@ -49,6 +49,7 @@ SHAPES = {
     "channels of many blocks": {"c": 70, "k": 150, "extent": (5, 6)},
     "one output channel": {"k": 1, "c": 33, "extent": (8, 8), "taps": 7},
     "three images' channels": {"c": 3, "k": 64, "taps": 4},
+    "few output channels": {"k": 12, "c": 64, "extent": (8, 9)},
     "groups": {"groups": 3, "c": 8, "k": 4},
     "odd groups": {"groups": 2, "c": 5, "k": 7},
     "dilation": {"dilation": 2, "extent": (12, 13)},

@@ -28,11 +28,25 @@ namespace {
 
 using KernelFunction = void (*)(const void*, unsigned, unsigned, unsigned, void*);
 
+// For which architecture the kernels were compiled: OOC_FAKE_KERNELS, or 8.0.
+int Architecture() {
+  const char* const asked = std::getenv("OOC_FAKE_KERNELS");
+  return asked != nullptr ? std::atoi(asked) : 80;
+}
+
+constexpr unsigned kSplits = 0;  // threads of kernels that depend on the architecture
+
 struct Entry {
   const char* name;
   KernelFunction run;
-  unsigned most_threads;
+  unsigned threads;
   size_t argument_bytes;
+
+  [[nodiscard]] unsigned MostThreads() const {
+    if (threads != kSplits) return threads;
+    return Architecture() == 90 ? oocdnn::cuda::Fp32x3Wgmma::kThreads
+                                : oocdnn::cuda::Fp32x3Mma::kThreads;
+  }
 };
 constexpr Entry kEntries[] = {
     {"ooc_rows", ooc_rows, 1024, sizeof(oocdnn::cuda::RowsArgs)},
@@ -51,10 +65,14 @@ constexpr Entry kEntries[] = {
     {"ooc_depthwise", ooc_depthwise, 256, sizeof(oocdnn::cuda::DepthwiseArgs)},
     {"ooc_depthwise_filter", ooc_depthwise_filter, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
     {"ooc_depthwise_add", ooc_depthwise_add, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
-    {"ooc_fp32x3_gather", ooc_fp32x3_gather, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
-    {"ooc_fp32x3_gather_narrow", ooc_fp32x3_gather_narrow, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
-    {"ooc_fp32x3_filter", ooc_fp32x3_filter, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
-    {"ooc_fp32x3_filter_narrow", ooc_fp32x3_filter_narrow, 128, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_gather", ooc_fp32x3_gather, kSplits, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_gather_narrow", ooc_fp32x3_gather_narrow, kSplits,
+     sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_filter", ooc_fp32x3_filter, kSplits, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_filter_narrow", ooc_fp32x3_filter_narrow, kSplits,
+     sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_filter_turned", ooc_fp32x3_filter_turned, kSplits,
+     sizeof(oocdnn::cuda::Fp32x3Args)},
     {"ooc_fp32x3_add", ooc_fp32x3_add, 256, sizeof(oocdnn::cuda::Fp32x3AddArgs)},
     {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},
     {"ooc_bias_chain", ooc_bias_chain, 128, sizeof(oocdnn::cuda::BiasArgs)},
@@ -70,6 +88,13 @@ std::mutex mutex;
 std::map<CUdeviceptr, Range>& Ranges() {
   static auto* const ranges = new std::map<CUdeviceptr, Range>;
   return *ranges;
+}
+
+// Bytes of shared memory of a block: usually, where a kernel asks for more, and by kernel.
+constexpr int kUsualShared = 49152, kMostShared = 232448;
+std::map<CUfunction, int>& SharedBytes() {
+  static auto* const bytes = new std::map<CUfunction, int>;
+  return *bytes;
 }
 
 size_t held = 0, peak = 0;      // bytes of device memory, now and at most since somebody asked
@@ -178,6 +203,7 @@ FAKE(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 2; return 0;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; return 0;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; return 0;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = kMostShared; return 0;
   }
   return 1;
 }
@@ -236,10 +262,16 @@ FAKE(cuModuleLoadData)(CUmodule* module, const void* image) {
   return image == nullptr ? 1 : 0;
 }
 FAKE(cuModuleUnload)(CUmodule) { return 0; }
-// For which architecture the kernels were compiled: OOC_FAKE_KERNELS, or 8.0.
-FAKE(cuFuncGetAttribute)(int* value, CUfunction_attribute, CUfunction) {
-  const char* const asked = std::getenv("OOC_FAKE_KERNELS");
-  *value = asked != nullptr ? std::atoi(asked) : 80;
+FAKE(cuFuncGetAttribute)(int* value, CUfunction_attribute attribute, CUfunction function) {
+  const auto& entry = *reinterpret_cast<const Entry*>(function);
+  const bool threads = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+  *value = threads ? static_cast<int>(entry.MostThreads()) : Architecture();
+  return 0;
+}
+FAKE(cuFuncSetAttribute)(CUfunction function, CUfunction_attribute attribute, int value) {
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > kMostShared) return 1;
+  const std::lock_guard lock(mutex);
+  SharedBytes()[function] = value;
   return 0;
 }
 FAKE(cuModuleGetFunction)(CUfunction* function, CUmodule, const char* name) {
@@ -256,8 +288,14 @@ FAKE(cuLaunchKernel)(CUfunction function, unsigned x, unsigned y, unsigned z, un
   IN_CONTEXT();
   const auto& entry = *reinterpret_cast<const Entry*>(function);
   if (Streams().contains(stream) && stream->context != pushed.back()) return 400;
-  if (x == 0 || x > 0x7fffffffu || y * z * by * bz != 1 || shared > 49152) return 1;
-  if (threads == 0 || threads > entry.most_threads) return 1;
+  if (x == 0 || x > 0x7fffffffu || y * z * by * bz != 1) return 1;
+  if (threads == 0 || threads > entry.MostThreads()) return 1;
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = SharedBytes().find(function);
+    const int most = found == SharedBytes().end() ? kUsualShared : found->second;
+    if (shared > static_cast<unsigned>(most)) return 1;
+  }
   const auto* const first = static_cast<const unsigned char*>(parameters[0]);
   std::vector<unsigned char> arguments(first, first + entry.argument_bytes);
   Enqueue(stream, [&entry, x, threads, shared, arguments = std::move(arguments)] {

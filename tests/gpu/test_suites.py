@@ -90,6 +90,13 @@ def test_over_borrowed_links_on_the_fake_driver(suite: str, tmp_path: Path) -> N
     run_suite(tmp_path, *SUITES[suite], **links, OOC_FAKE_TWO_GPUS="1")
 
 
+@from_outside
+def test_kernels_by_wgmma_on_the_fake_driver(tmp_path: Path) -> None:
+    """Kernels that are compiled for GPUs with wgmma have other launches, and blocks that take
+    several tiles."""
+    run_suite(tmp_path, *SUITES["fp32x3"], OOC_FAKE_KERNELS="90")
+
+
 def test_on_a_gpu_all_of_them_run() -> None:
     script = (TESTS / "gpu/run.sh").read_text(encoding="utf-8")
     steps = re.findall(r"tests/([\w./]+)", script)

@@ -27,6 +27,9 @@ OOC_EMBED(ooc_file_convert, ".rodata", OOC_KERNEL_FILE("convert.cuh"))
 OOC_EMBED(ooc_file_copy, ".rodata", OOC_KERNEL_FILE("copy.cuh"))
 OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
 OOC_EMBED(ooc_file_fp32x3, ".rodata", OOC_KERNEL_FILE("fp32x3.cuh"))
+OOC_EMBED(ooc_file_fp32x3_mma, ".rodata", OOC_KERNEL_FILE("fp32x3_mma.cuh"))
+OOC_EMBED(ooc_file_fp32x3_tile, ".rodata", OOC_KERNEL_FILE("fp32x3_tile.cuh"))
+OOC_EMBED(ooc_file_fp32x3_wgmma, ".rodata", OOC_KERNEL_FILE("fp32x3_wgmma.cuh"))
 OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
 OOC_EMBED(ooc_file_pool_forward_one, ".rodata", OOC_KERNEL_FILE("pool_forward_one.cuh"))
 OOC_EMBED(ooc_file_pool_forward, ".rodata", OOC_KERNEL_FILE("pool_forward.cuh"))
@@ -57,7 +60,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 23> files{{
+  static const std::array<EmbeddedFile, 26> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"geom/activation.h", Between(ooc_file_activation, ooc_file_activation_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
@@ -66,6 +69,9 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/copy.cuh", Between(ooc_file_copy, ooc_file_copy_end)},
       {"device/cuda/finish.cuh", Between(ooc_file_finish, ooc_file_finish_end)},
       {"device/cuda/fp32x3.cuh", Between(ooc_file_fp32x3, ooc_file_fp32x3_end)},
+      {"device/cuda/fp32x3_mma.cuh", Between(ooc_file_fp32x3_mma, ooc_file_fp32x3_mma_end)},
+      {"device/cuda/fp32x3_tile.cuh", Between(ooc_file_fp32x3_tile, ooc_file_fp32x3_tile_end)},
+      {"device/cuda/fp32x3_wgmma.cuh", Between(ooc_file_fp32x3_wgmma, ooc_file_fp32x3_wgmma_end)},
       {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
       {"device/cuda/pool_forward_one.cuh",
        Between(ooc_file_pool_forward_one, ooc_file_pool_forward_one_end)},

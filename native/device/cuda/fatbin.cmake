@@ -93,24 +93,31 @@ function(oocdnn_add_fatbin file names)
   oocdnn_toolkit_programs(toolkit)
   find_program(OOCDNN_FATBINARY fatbinary HINTS "${toolkit}" REQUIRED)
 
+  # 9.0 has instructions that no other GPU has, and its code may use them.
+  set(code_of_90 90a)
   set(compile ${OOCDNN_NVCC} -std=c++17 -fmad=false)
   set(images "")
   set(parts "")
   foreach(target IN LISTS targets)
+    set(code ${target})
+    if(DEFINED code_of_${target})
+      set(code ${code_of_${target}})
+    endif()
     set(ptx "${PROJECT_BINARY_DIR}/kernels.sm_${target}.ptx")
     set(cubin "${PROJECT_BINARY_DIR}/kernels.sm_${target}.cubin")
     add_custom_command(OUTPUT "${ptx}"
-      COMMAND ${compile} -arch=compute_${target} -ptx
+      COMMAND ${compile} -arch=compute_${code} -ptx
         -I "${CMAKE_CURRENT_SOURCE_DIR}" "${cuda_dir}/kernels.cu" -o "${ptx}"
       DEPENDS ${kernel_sources} COMMENT "Compiling the CUDA kernels for sm_${target}" VERBATIM)
     add_custom_command(OUTPUT "${cubin}"
-      COMMAND ${compile} -arch=sm_${target} -cubin "${ptx}" -o "${cubin}"
+      COMMAND ${compile} -arch=sm_${code} -cubin "${ptx}" -o "${cubin}"
       DEPENDS "${ptx}" COMMENT "Assembling the CUDA kernels for sm_${target}" VERBATIM)
-    if(NOT images)
+    # The PTX of the oldest serves GPUs that are not listed.
+    if(code STREQUAL target AND NOT images MATCHES "kind=ptx")
       list(APPEND images "--image3=kind=ptx,sm=${target},file=${ptx}")
       list(APPEND parts "${ptx}")
     endif()
-    list(APPEND images "--image3=kind=elf,sm=${target},file=${cubin}")
+    list(APPEND images "--image3=kind=elf,sm=${code},file=${cubin}")
     list(APPEND parts "${cubin}")
   endforeach()
   list(TRANSFORM targets PREPEND sm_ OUTPUT_VARIABLE target_names)

@@ -10,6 +10,8 @@
 // Tiles have their channels side by side. Filter gradients are sums of parts of the pixels, which
 // the workspace holds and a second kernel adds up in float64.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
@@ -20,8 +22,10 @@
 namespace oocdnn::cuda {
 namespace {
 
-// Pixels of a part: the sums of more are less exact, and those of fewer take more time to add up.
-constexpr int64_t kPartPixels = 4096;
+// Pixels of a part of a filter gradient: the sums of more are less exact, and those of fewer take
+// more time to add up.
+constexpr int64_t kLeastPart = 2048, kUsualPart = 4096, kMostPart = 6144;
+constexpr int64_t kManyParts = 512;  // so many need not be fitted to the multiprocessors
 constexpr int64_t kMostSumsBytes = int64_t{64} << 20;  // of the parts that are under way
 // So that places in a padded tensor are numbers of 32 bits.
 constexpr Spatial kMostExtents{int64_t{1} << 30, int64_t{1} << 30, int64_t{1} << 30};
@@ -36,13 +40,17 @@ int64_t PlacesOf(const Spatial& extent) { return extent[0] * extent[1] * extent[
 
 int64_t RowBytes(int64_t pitch) { return pitch * int64_t{sizeof(float)}; }
 
-// Bytes of shared memory: the pixels of a tile's rows, and the factors of two steps.
-int SharedBytes(bool filter, int columns) {
-  constexpr int64_t kPixelBytes = int64_t{kFp32x3Rows} * 4 * int64_t{sizeof(int)};
-  const int64_t step = filter ? kFp32x3Terms * (RowBytes(kFp32x3Rows + kFp32x3Margin) +
+// Bytes of shared memory: pixels, the factors of some steps, and the two parts of those of columns.
+// Behind them is what the threads of wgmma wait with.
+template <class Body>
+int SharedBytes(bool filter, int64_t columns) {
+  constexpr int64_t kPixelBytes = int64_t{kFp32x3Pixels} * 4 * int64_t{sizeof(int)};
+  constexpr int64_t kWaitBytes = Body::kSplits * 2 * int64_t{sizeof(int64_t)};
+  const int64_t step = filter ? Body::kTerms * (RowBytes(kFp32x3Rows + kFp32x3Margin) +
                                                 RowBytes(columns + kFp32x3Margin))
-                              : (kFp32x3Rows + columns) * RowBytes(kFp32x3Pitch);
-  return static_cast<int>(kPixelBytes + 2 * step);
+                              : (kFp32x3Rows + columns) * RowBytes(Body::kPitch);
+  const int64_t split = 2 * Body::kTerms * RowBytes(columns);
+  return static_cast<int>(kPixelBytes + Body::kStages * step + Body::kSplits * split + kWaitBytes);
 }
 
 // The tensor that taps read, and what becomes of places: forward and filter gradients read x;
@@ -74,10 +82,11 @@ void SetGather(const TileOp& op, Fp32x3Args* args) {
   const int64_t read = IsForward(op) ? shape.c : shape.k;
   args->rows = static_cast<unsigned>(shape.n * PlacesOf(IsForward(op) ? shape.out : shape.in));
   args->columns = static_cast<unsigned>(made);
-  args->terms = args->part_terms = static_cast<unsigned>(shape.Taps() * read);
+  args->terms = static_cast<unsigned>(shape.Taps() * read);
   args->other_group = static_cast<int>(made * args->terms);
   args->out_group = static_cast<int>(made);
-  args->out_pitch = static_cast<int>(shape.g * made);
+  args->row_step = static_cast<int>(shape.g * made);
+  args->column_step = 1;
   args->vector = read % kVector == 0 ? kVector : 1;
 }
 
@@ -86,11 +95,11 @@ void SetFilter(const TileOp& op, Fp32x3Args* args) {
   args->rows = static_cast<unsigned>(shape.k);
   args->columns = static_cast<unsigned>(shape.Taps() * shape.c);
   args->terms = static_cast<unsigned>(shape.n * PlacesOf(shape.out));
-  args->part_terms = static_cast<unsigned>(kPartPixels);
   args->other_group = static_cast<int>(shape.k);
   args->other_pitch = static_cast<int>(shape.g * shape.k);
   args->out_group = static_cast<int>(args->rows * args->columns);
-  args->out_pitch = static_cast<int>(args->columns);
+  args->row_step = static_cast<int>(args->columns);
+  args->column_step = 1;
   args->part_elements = shape.g * args->out_group;
   args->vector = shape.k % kVector == 0 && shape.c % kVector == 0 ? kVector : 1;
 }
@@ -103,42 +112,130 @@ Fp32x3Args ArgsOf(const TileOp& op) {
   } else {
     SetGather(op, &args);
   }
-  args.pairs = args.columns % 2 == 0 ? 1 : 0;
   args.groups = MakeDivisor(op.shape.g);
   return args;
 }
 
-// A launch over the tiles of a product.
-struct Multiplication {
-  Fp32x3Args args;
+// A way to cut a product in tiles: their columns, and whether the rows of a filter gradient are
+// taps and input channels.
+struct Tiling {
   Kernel kernel;
-  LaunchShape shape;  // of one part
+  bool filter;
+  int64_t columns;
+  bool turned;
+};
+constexpr int64_t kNarrow = kFp32x3Columns / 2;
+constexpr Tiling kTilings[] = {
+    {Kernel::kFp32x3Gather, false, kFp32x3Columns, false},
+    {Kernel::kFp32x3GatherNarrow, false, kNarrow, false},
+    {Kernel::kFp32x3Filter, true, kFp32x3Columns, false},
+    {Kernel::kFp32x3FilterNarrow, true, kNarrow, false},
+    {Kernel::kFp32x3FilterTurned, true, kNarrow, true},
+};
+
+// A way to cut the terms of all sums: in how many parts, of how many terms, and parts of a launch.
+struct Partition {
+  int64_t parts = 1, terms = 0, at_once = 1;
+};
+
+// `limit`: parts of a launch; 0: the terms are not cut.
+std::vector<Partition> PartitionsOf(int64_t terms, int64_t limit) {
+  if (limit == 0) return {{1, terms, 1}};
+  std::vector<Partition> all;
+  const auto add = [&](int64_t parts) {
+    const int64_t each = RoundUp(CeilDiv(terms, parts), int64_t{Fp32x3Wgmma::kTerms});
+    const int64_t made = CeilDiv(terms, each);
+    all.push_back({made, each, std::min(limit, made)});
+  };
+  add(CeilDiv(terms, kUsualPart));  // of equal ones the first is taken
+  if (all.front().parts > kManyParts) return all;
+  for (int64_t parts = CeilDiv(terms, kMostPart); parts <= CeilDiv(terms, kLeastPart); ++parts) {
+    add(parts);
+  }
+  return all;
+}
+
+// Launches of a kernel over the tiles of a product.
+struct Multiplication {
+  Fp32x3Args args;  // its tiles: of one part
+  Kernel kernel;
+  LaunchShape shape;
+  Partition partition;
 
   Status Launch(const Gpu& gpu, CUstream stream, int64_t parts) const {
-    LaunchShape its = shape;
-    its.blocks *= parts;
-    return gpu.Launch(kernel, its, stream, args);
+    Fp32x3Args its = args;
+    its.tiles = static_cast<unsigned>(args.tiles * parts);
+    LaunchShape launch = shape;
+    // By wgmma, a block has a multiprocessor for itself and takes one tile after the other.
+    launch.blocks =
+        gpu.has_wgmma() ? std::min<int64_t>(its.tiles, gpu.multiprocessors()) : int64_t{its.tiles};
+    return gpu.Launch(kernel, launch, stream, its);
   }
 };
 
-// Narrow tiles where wide ones would leave multiprocessors without work, or columns without use.
-Multiplication MultiplicationOf(const TileOp& op, int64_t parts, int multiprocessors) {
-  constexpr int64_t kNarrow = kFp32x3Columns / 2;
-  Multiplication made{ArgsOf(op), {}, {}};
-  Fp32x3Args& args = made.args;
-  const int64_t row_tiles = CeilDiv(args.rows, kFp32x3Rows);
-  const int64_t others = row_tiles * op.shape.g * parts;
-  const bool spare = RoundUp(args.columns, kNarrow) < RoundUp(args.columns, kFp32x3Columns);
-  const bool few = others * CeilDiv(args.columns, kFp32x3Columns) < 2 * int64_t{multiprocessors};
-  const int64_t columns = spare || few ? kNarrow : kFp32x3Columns;
-  args.row_tiles = MakeDivisor(row_tiles);
-  args.column_tiles = MakeDivisor(CeilDiv(args.columns, columns));
-  const bool filter = IsFilter(op), narrow = columns == kNarrow;
-  made.kernel = filter   ? narrow ? Kernel::kFp32x3FilterNarrow : Kernel::kFp32x3Filter
-                : narrow ? Kernel::kFp32x3GatherNarrow
-                         : Kernel::kFp32x3Gather;
-  made.shape = {row_tiles * op.shape.g * args.column_tiles.divisor, kFp32x3Threads,
-                SharedBytes(filter, static_cast<int>(columns))};
+int64_t TilesOf(const Fp32x3Args& args, const Tiling& tiling) {
+  const int64_t rows = tiling.turned ? args.columns : args.rows;
+  const int64_t columns = tiling.turned ? args.rows : args.columns;
+  return CeilDiv(rows, kFp32x3Rows) * CeilDiv(columns, tiling.columns) * args.groups.divisor;
+}
+
+// Rounds of tiles over the multiprocessors, times what a tile takes: a narrow one two thirds of a
+// wide one, as measured on an H200.
+int64_t CostOf(const Fp32x3Args& args, const Tiling& tiling, const Partition& partition,
+               const Gpu& gpu) {
+  const bool narrow = tiling.columns == kNarrow;
+  const int64_t tiles = TilesOf(args, tiling);
+  const int64_t at_once = gpu.multiprocessors() * int64_t{gpu.has_wgmma() ? 1 : narrow ? 3 : 2};
+  const auto rounds = [&](int64_t parts) { return CeilDiv(tiles * parts, at_once); };
+  const int64_t whole = partition.parts / partition.at_once;
+  const int64_t rest = partition.parts % partition.at_once;
+  const int64_t all = whole * rounds(partition.at_once) + rounds(rest);
+  return all * partition.terms * (narrow ? 2 : 3);
+}
+
+void Turn(Fp32x3Args* args) {
+  std::swap(args->rows, args->columns);
+  std::swap(args->row_step, args->column_step);
+}
+
+void Cut(const Tiling& tiling, const Partition& partition, const Gpu& gpu, Multiplication* made) {
+  Fp32x3Args& args = made->args;
+  made->kernel = tiling.kernel;
+  made->partition = partition;
+  args.part_terms = static_cast<unsigned>(partition.terms);
+  args.tiles = static_cast<unsigned>(TilesOf(args, tiling));
+  if (tiling.turned) Turn(&args);
+  args.row_tiles = MakeDivisor(CeilDiv(args.rows, kFp32x3Rows));
+  args.column_tiles = MakeDivisor(CeilDiv(args.columns, tiling.columns));
+  args.pairs = args.column_step == 1 && args.columns % 2 == 0 ? 1 : 0;
+  const auto launch = [&](auto body) {
+    made->shape.threads = decltype(body)::kThreads;
+    made->shape.shared_bytes = SharedBytes<decltype(body)>(tiling.filter, tiling.columns);
+  };
+  if (gpu.has_wgmma()) {
+    launch(Fp32x3Wgmma());
+  } else {
+    launch(Fp32x3Mma());
+  }
+}
+
+// The fastest way to cut. `limit`: see PartitionsOf.
+Multiplication MultiplicationOf(const TileOp& op, int64_t limit, const Gpu& gpu) {
+  Multiplication made{ArgsOf(op), {}, {}, {}};
+  const Tiling* best = nullptr;
+  Partition partition;
+  int64_t least = 0;
+  for (const Partition& one : PartitionsOf(made.args.terms, limit)) {
+    for (const Tiling& tiling : kTilings) {
+      if (tiling.filter != IsFilter(op)) continue;
+      const int64_t cost = CostOf(made.args, tiling, one, gpu);
+      if (best != nullptr && cost >= least) continue;
+      best = &tiling;
+      partition = one;
+      least = cost;
+    }
+  }
+  Cut(*best, partition, gpu, &made);
   return made;
 }
 
@@ -196,24 +293,24 @@ class Fp32x3Gather final : public Fp32x3Executable {
 // Backward filter, as many parts of the pixels at once as the workspace holds the sums of.
 class Fp32x3Filter final : public Fp32x3Executable {
  public:
-  Fp32x3Filter(const Gpu& gpu, const TileOp& op, const Multiplication& multiplication,
-               int64_t parts)
-      : Fp32x3Executable(gpu, op, multiplication), parts_(parts) {
-    workspace_bytes_ = Mul(parts, RowBytes(multiplication.args.part_elements));
+  Fp32x3Filter(const Gpu& gpu, const TileOp& op, const Multiplication& multiplication)
+      : Fp32x3Executable(gpu, op, multiplication) {
+    workspace_bytes_ =
+        Mul(multiplication.partition.at_once, RowBytes(multiplication.args.part_elements));
   }
 
   Status Run(CUstream stream, const RunArgs& run) override {
     Multiplication some = Placed(run);
+    const Partition& partition = some.partition;
     Fp32x3AddArgs add{};
     add.sums = some.args.out = static_cast<float*>(run.workspace);
     add.out = static_cast<float*>(run.tile[Index(Operand::kW)]);
     add.elements = static_cast<unsigned>(some.args.part_elements);
     add.add = run.accumulate ? 1 : 0;
     some.args.accumulate = 0;
-    const int64_t all = CeilDiv(some.args.terms, kPartPixels);
-    for (int64_t first = 0; first < all; first += parts_) {
-      const int64_t parts = std::min(parts_, all - first);
-      some.args.first_term = static_cast<unsigned>(first * kPartPixels);
+    for (int64_t first = 0; first < partition.parts; first += partition.at_once) {
+      const int64_t parts = std::min(partition.at_once, partition.parts - first);
+      some.args.first_term = static_cast<unsigned>(first * partition.terms);
       add.parts = static_cast<unsigned>(parts);
       OOC_TRY(some.Launch(gpu_, stream, parts));
       OOC_TRY(gpu_.Launch(Kernel::kFp32x3Add, ShapeOf(add.elements), stream, add));
@@ -221,9 +318,6 @@ class Fp32x3Filter final : public Fp32x3Executable {
     }
     return {};
   }
-
- private:
-  const int64_t parts_;
 };
 
 Status CheckOp(const TileOp& op) {
@@ -251,7 +345,7 @@ class Fp32x3Engine final : public CudaEngine {
     OOC_TRY(CheckOp(op));
     if (IsFilter(op)) return PrepareFilter(op);
     return std::unique_ptr<CudaExecutable>(
-        std::make_unique<Fp32x3Gather>(gpu_, op, MultiplicationOf(op, 1, gpu_.multiprocessors())));
+        std::make_unique<Fp32x3Gather>(gpu_, op, MultiplicationOf(op, 0, gpu_)));
   }
 
  private:
@@ -264,9 +358,8 @@ class Fp32x3Engine final : public CudaEngine {
                    static_cast<long long>(bytes))
           .WithDetail(bytes);
     }
-    const int64_t parts = std::min(limit, CeilDiv(shape.n * PlacesOf(shape.out), kPartPixels));
-    return std::unique_ptr<CudaExecutable>(std::make_unique<Fp32x3Filter>(
-        gpu_, op, MultiplicationOf(op, parts, gpu_.multiprocessors()), parts));
+    return std::unique_ptr<CudaExecutable>(
+        std::make_unique<Fp32x3Filter>(gpu_, op, MultiplicationOf(op, limit, gpu_)));
   }
 
   const Gpu& gpu_;

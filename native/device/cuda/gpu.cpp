@@ -30,6 +30,7 @@ constexpr std::array<const char*, kKernels> kKernelNames{"ooc_rows",
                                                          "ooc_fp32x3_gather_narrow",
                                                          "ooc_fp32x3_filter",
                                                          "ooc_fp32x3_filter_narrow",
+                                                         "ooc_fp32x3_filter_turned",
                                                          "ooc_fp32x3_add",
                                                          "ooc_bias_parts",
                                                          "ooc_bias_chain"};
@@ -98,11 +99,29 @@ Status Gpu::LoadKernels(const GpuOptions& options) {
   for (int i = 0; i < kKernels; ++i) {
     OOC_CUDA(driver(), cuModuleGetFunction, &function_[i], module_, kKernelNames[i]);
   }
+  return DescribeKernels();
+}
+
+// For which GPUs they were compiled shows in what they admit.
+Status Gpu::DescribeKernels() {
   constexpr int kLeastTf32 = 80;
-  int version = 0;
+  const auto function = [this](Kernel kernel) { return function_[static_cast<size_t>(kernel)]; };
+  int version = 0, threads = 0, shared = 0;
   OOC_CUDA(driver(), cuFuncGetAttribute, &version, CU_FUNC_ATTRIBUTE_PTX_VERSION,
-           function_[static_cast<size_t>(Kernel::kFp32x3Gather)]);
+           function(Kernel::kFp32x3Gather));
   has_tf32_ = version >= kLeastTf32;
+  OOC_CUDA(driver(), cuFuncGetAttribute, &threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+           function(Kernel::kFp32x3Gather));
+  has_wgmma_ = threads >= Fp32x3Wgmma::kThreads;
+  if (!has_wgmma_) return {};
+  OOC_CUDA(driver(), cuDeviceGetAttribute, &shared,
+           CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, context_.device());
+  for (const Kernel kernel :
+       {Kernel::kFp32x3Gather, Kernel::kFp32x3GatherNarrow, Kernel::kFp32x3Filter,
+        Kernel::kFp32x3FilterNarrow, Kernel::kFp32x3FilterTurned}) {
+    OOC_CUDA(driver(), cuFuncSetAttribute, function(kernel),
+             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
+  }
   return {};
 }
 

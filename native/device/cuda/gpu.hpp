@@ -33,11 +33,12 @@ enum class Kernel : int {
   kFp32x3GatherNarrow,
   kFp32x3Filter,
   kFp32x3FilterNarrow,
+  kFp32x3FilterTurned,
   kFp32x3Add,
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 23;
+constexpr int kKernels = 24;
 
 // How a kernel is to be launched.
 struct LaunchShape {
@@ -73,6 +74,8 @@ class Gpu {
   // True if the kernels were compiled for GPUs whose tensor cores take TF32. Kernels for older GPUs
   // run on newer ones, too.
   [[nodiscard]] bool has_tf32() const { return has_tf32_; }
+  // True if the kernels of fp32x3 multiply by wgmma.
+  [[nodiscard]] bool has_wgmma() const { return has_wgmma_; }
   // Copies get the higher priority, so that their kernels start beside a large one.
   [[nodiscard]] int least_priority() const { return least_priority_; }
   [[nodiscard]] int greatest_priority() const { return greatest_priority_; }
@@ -87,6 +90,7 @@ class Gpu {
   explicit Gpu(PrimaryContext context) : context_(std::move(context)) {}
   Status Describe();
   Status LoadKernels(const GpuOptions& options);
+  Status DescribeKernels();
   Status LaunchRaw(Kernel kernel, const LaunchShape& shape, CUstream stream,
                    const void* args) const;
 
@@ -95,7 +99,7 @@ class Gpu {
   std::array<CUfunction, kKernels> function_{};
   std::string name_, kernels_;
   int64_t total_bytes_ = 0, max_pitch_ = 0;
-  bool has_tf32_ = false;
+  bool has_tf32_ = false, has_wgmma_ = false;
   int multiprocessors_ = 0, major_ = 0, minor_ = 0, least_priority_ = 0, greatest_priority_ = 0;
 };
 

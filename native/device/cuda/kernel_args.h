@@ -330,20 +330,34 @@ struct DepthwiseCell {
 };
 
 // ooc_fp32x3_gather (forward and backward data), ooc_fp32x3_filter (backward filter); the narrow
-// ones have half the columns in a tile. A product of matrices, `rows` x `columns` of sums over
-// `terms` for each group, see fp32x3.cuh. Tensors are dense, channels nearest. `source_data` is
-// what taps read: x, or dy for backward data; `other_data` are the filters, or dy for backward
-// filter.
-constexpr int kFp32x3Rows = 128, kFp32x3Columns = 128, kFp32x3Threads = 128;
-constexpr int kFp32x3Terms = 16;  // of a step
-// Floats in shared memory: of a row of so many terms; and behind the channels of a row of one term.
-// So neighbouring rows meet different banks.
-constexpr int kFp32x3Pitch = 20, kFp32x3Margin = 8;
+// ones have half the columns in a tile, and the turned one too, whose rows are what columns are
+// otherwise. A product of matrices, `rows` x `columns` of sums over `terms` for each group, see
+// fp32x3.cuh. Tensors are dense, channels nearest. `source_data` is what taps read: x, or dy for
+// backward data; `other_data` are the filters, or dy for backward filter.
+constexpr int kFp32x3Rows = 128, kFp32x3Columns = 128;  // of a tile
+constexpr int kFp32x3Pixels = 256;  // of a tile or of some steps, in shared memory
+constexpr int kFp32x3Margin = 8;  // floats behind the channels of a pixel in shared memory
+
+// The ways to multiply: by mma, and by wgmma, which the kernels for GPUs of compute capability 9.0
+// use. Threads of a block, and those that copy factors; terms of a step; steps that shared memory
+// holds, and how many of them with columns that are split; floats of a row of the terms of a step.
+// Rows lie so that neighbours meet different banks: by a margin, or with their quads in other
+// orders.
+struct Fp32x3Mma {
+  static constexpr int kThreads = 128, kCopiers = 128, kTerms = 16, kStages = 2, kSplits = 0;
+  static constexpr int kPitch = 20;
+};
+struct Fp32x3Wgmma {
+  static constexpr int kThreads = 512, kCopiers = 256, kTerms = 32, kStages = 4, kSplits = 2;
+  static constexpr int kPitch = 32;
+};
+
 struct Fp32x3Args {
   const float *source_data, *other_data;
   float* out;
   int accumulate, vector, pairs;  // pairs: sums of two columns are stored at once
   unsigned rows, columns, terms;
+  unsigned tiles;  // of all parts
   // Terms from `first_term` on, in parts, whose sums lie `part_elements` apart.
   unsigned first_term, part_terms;
   Long part_elements;
@@ -353,8 +367,9 @@ struct Fp32x3Args {
   int source[3], source_places;  // extents of the source, and its places in an image
   int step[3], base[3], tap_step[3];  // place in the source = pixel * step + base + tap * tap_step
   // Elements from one place, or pixel, to the next, and from one group to the next.
-  int source_pitch, other_pitch, out_pitch;
+  int source_pitch, other_pitch;
   int source_group, other_group, out_group;
+  int row_step, column_step;  // elements from one sum to the next
 };
 
 // ooc_fp32x3_add: the sum over the parts of a filter gradient.

@@ -13,6 +13,13 @@
 #include "device/cuda/pool_backward.cuh"
 #include "device/cuda/pool_forward.cuh"
 
+// The body for 9.0 has more threads, and a multiprocessor for itself.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define OOC_FP32X3(name, blocks, body) OOC_KERNEL(name, Fp32x3Args, 512, 1, body)
+#else
+#define OOC_FP32X3(name, blocks, body) OOC_KERNEL(name, Fp32x3Args, 128, blocks, body)
+#endif
+
 OOC_KERNEL(ooc_rows, RowsArgs, 1024, 1, Rows)
 OOC_KERNEL(ooc_transpose, TransposeArgs, 1024, 1, Transpose)
 OOC_KERNEL(ooc_zero, ZeroArgs, 1024, 1, ZeroBoxes)
@@ -29,10 +36,11 @@ OOC_KERNEL(ooc_direct_elements, DirectArgs, 256, 2, DirectElements)
 OOC_KERNEL(ooc_depthwise, DepthwiseArgs, 256, 4, Depthwise)
 OOC_KERNEL(ooc_depthwise_filter, DepthwiseFilterArgs, 256, 4, DepthwiseFilter)
 OOC_KERNEL(ooc_depthwise_add, DepthwiseFilterArgs, 256, 1, DepthwiseAdd)
-OOC_KERNEL(ooc_fp32x3_gather, Fp32x3Args, 128, 2, Fp32x3Gather)
-OOC_KERNEL(ooc_fp32x3_gather_narrow, Fp32x3Args, 128, 3, Fp32x3GatherNarrow)
-OOC_KERNEL(ooc_fp32x3_filter, Fp32x3Args, 128, 2, Fp32x3Filter)
-OOC_KERNEL(ooc_fp32x3_filter_narrow, Fp32x3Args, 128, 3, Fp32x3FilterNarrow)
+OOC_FP32X3(ooc_fp32x3_gather, 2, Fp32x3Gather)
+OOC_FP32X3(ooc_fp32x3_gather_narrow, 3, Fp32x3GatherNarrow)
+OOC_FP32X3(ooc_fp32x3_filter, 2, Fp32x3Filter)
+OOC_FP32X3(ooc_fp32x3_filter_narrow, 3, Fp32x3FilterNarrow)
+OOC_FP32X3(ooc_fp32x3_filter_turned, 3, Fp32x3FilterTurned)
 OOC_KERNEL(ooc_fp32x3_add, Fp32x3AddArgs, 256, 1, Fp32x3Add)
 OOC_KERNEL(ooc_bias_parts, BiasArgs, 128, 1, BiasParts)
 OOC_KERNEL(ooc_bias_chain, BiasArgs, 128, 1, BiasChain)

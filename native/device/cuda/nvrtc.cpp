@@ -64,7 +64,9 @@ std::string LogOf(const Nvrtc& nvrtc, nvrtcProgram program) {
 }
 
 Result<std::string> BinaryOf(const Nvrtc& nvrtc, nvrtcProgram program, int major, int minor) {
-  const std::string target = Format("--gpu-architecture=sm_%d%d", major, minor);
+  // 9.0 has instructions that no other GPU has; the kernels use them.
+  const char* const own = major == 9 && minor == 0 ? "a" : "";
+  const std::string target = Format("--gpu-architecture=sm_%d%d%s", major, minor, own);
   const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
   if (nvrtc.nvrtcCompileProgram(program, 3, options) != 0) {
     return Error(Code::kUnsupported,

@@ -1,0 +1,447 @@
+// The products of fp32x3.cuh by wgmma, which GPUs of compute capability 9.0 have.
+//
+// A block has four groups of four warps. Two multiply, each half of the tile's rows; two copy the
+// factors of later steps to shared memory and split those of the columns, which the instructions
+// read there. A multiplying group reads and splits its rows itself, which lie in registers. A block
+// of kFp32x3Block terms takes six instructions; while they run, the group prepares the rows of its
+// next block, and the other one adds the sums of its last.
+#pragma once
+
+#include "device/cuda/fp32x3_tile.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+namespace oocdnn::cuda {
+
+constexpr int kFp32x3Steps = kFp32x3Block / 8;  // of a block: each is eight terms
+constexpr int kFp32x3Quads = kFp32x3Block / 4;  // four terms of a column, which lie side by side
+
+// Adds eight terms to the sums of a group: 64 rows, whose factors are in registers, and 128 or 64
+// columns, whose factors lie where `columns` says. `add`: 0 if the sums begin with them.
+OOC_HOST_DEVICE void MultiplyAddGroup(float (&sum)[64], const unsigned (&rows)[4],
+                                      unsigned long long columns, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+      "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+      "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+      "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+      "%56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, p, 1, 1;\n}"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
+        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
+        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
+        "+f"(sum[30]), "+f"(sum[31]), "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]),
+        "+f"(sum[36]), "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]), "+f"(sum[40]), "+f"(sum[41]),
+        "+f"(sum[42]), "+f"(sum[43]), "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]),
+        "+f"(sum[48]), "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]), "+f"(sum[52]), "+f"(sum[53]),
+        "+f"(sum[54]), "+f"(sum[55]), "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]),
+        "+f"(sum[60]), "+f"(sum[61]), "+f"(sum[62]), "+f"(sum[63])
+      : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "l"(columns), "r"(add));
+}
+
+OOC_HOST_DEVICE void MultiplyAddGroup(float (&sum)[32], const unsigned (&rows)[4],
+                                      unsigned long long columns, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+      "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+      "%28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, p, 1, 1;\n}"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
+        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
+        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
+        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
+        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
+        "+f"(sum[30]), "+f"(sum[31])
+      : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "l"(columns), "r"(add));
+}
+
+// Has the compiler take the registers for written and read here, since it does not know how long
+// instructions that run beside others use them.
+template <int kCount>
+OOC_HOST_DEVICE void Touch(float (&values)[kCount]) {
+  OOC_UNROLL
+  for (float& value : values) asm volatile("" : "+f"(value)::"memory");
+}
+
+// The split factors of the rows of a block, as the instructions take them.
+struct SplitRows {
+  unsigned high[kFp32x3Steps][4], low[kFp32x3Steps][4];
+
+  OOC_MEMBER void Split(const float (&values)[kFp32x3Steps][4]) {
+    OOC_UNROLL
+    for (int s = 0; s < kFp32x3Steps; ++s) {
+      OOC_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const SplitFactor factor = SplitOf(values[s][j]);
+        high[s][j] = factor.high;
+        low[s][j] = factor.low;
+      }
+    }
+  }
+
+  OOC_MEMBER void Touch() {
+    OOC_UNROLL
+    for (int s = 0; s < kFp32x3Steps; ++s) {
+      OOC_UNROLL
+      for (int j = 0; j < 4; ++j) asm volatile("" : "+r"(high[s][j]), "+r"(low[s][j])::"memory");
+    }
+  }
+};
+
+// Reads what a thread needs of a block of terms. Of the rows: for each step the factors of `row`
+// and `row` + 8 in its terms `lane` and `lane` + 4. Of a column: four quads, two for each step.
+//
+// Which terms of a block are the eight of a step is open, as long as rows and columns agree. Of
+// rows of terms a thread reads four that lie side by side: step s has the terms 4 i + 2 s and 4 i +
+// 2 s + 1, and in its order those with 2 s come first.
+template <int kColumns, int kVector, class Body>
+OOC_HOST_DEVICE void ReadRows(const GatherFactors<kColumns, kVector, Body>*, const float* at,
+                              int block, unsigned row, unsigned lane,
+                              float (&values)[kFp32x3Steps][4]) {
+  const unsigned term = block * kFp32x3Block + lane * 4;
+  const float4 upper = *reinterpret_cast<const float4*>(at + FloatOf<Body>(row, term));
+  const float4 lower = *reinterpret_cast<const float4*>(at + FloatOf<Body>(row + 8, term));
+  const float from_upper[4] = {upper.x, upper.y, upper.z, upper.w};
+  const float from_lower[4] = {lower.x, lower.y, lower.z, lower.w};
+  OOC_UNROLL
+  for (int s = 0; s < kFp32x3Steps; ++s) {
+    OOC_UNROLL
+    for (int j = 0; j < 4; ++j)
+      values[s][j] = (j % 2 == 0 ? from_upper : from_lower)[2 * s + j / 2];
+  }
+}
+template <int kColumns, int kVector, class Body>
+OOC_HOST_DEVICE void ReadColumn(const GatherFactors<kColumns, kVector, Body>* factors,
+                                const float* at, unsigned block, unsigned, unsigned column,
+                                float4 (&quads)[4]) {
+  float4 read[4];
+  OOC_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const unsigned place = FloatOf<Body>(column, block * kFp32x3Block + i * 4);
+    read[i] = *reinterpret_cast<const float4*>(at + factors->kRowFloats + place);
+  }
+  quads[0] = {read[0].x, read[1].x, read[2].x, read[3].x};
+  quads[1] = {read[0].y, read[1].y, read[2].y, read[3].y};
+  quads[2] = {read[0].z, read[1].z, read[2].z, read[3].z};
+  quads[3] = {read[0].w, read[1].w, read[2].w, read[3].w};
+}
+template <int kColumns, int kVector, class Body>
+OOC_HOST_DEVICE void ReadColumn(const GatherFactors<kColumns, kVector, Body>* factors,
+                                const float* at, unsigned block, unsigned first, unsigned column,
+                                float4 (&quads)[2]) {
+  float2 read[4];
+  OOC_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const unsigned place = FloatOf<Body>(column, block * kFp32x3Block + i * 4 + first);
+    read[i] = *reinterpret_cast<const float2*>(at + factors->kRowFloats + place);
+  }
+  quads[0] = {read[0].x, read[1].x, read[2].x, read[3].x};
+  quads[1] = {read[0].y, read[1].y, read[2].y, read[3].y};
+}
+
+template <int kColumns, int kVector, bool kTurned, class Body>
+OOC_HOST_DEVICE void ReadRows(const FilterFactors<kColumns, kVector, kTurned, Body>* factors,
+                              const float* at, int block, unsigned row, unsigned lane,
+                              float (&values)[kFp32x3Steps][4]) {
+  OOC_UNROLL
+  for (int s = 0; s < kFp32x3Steps; ++s) {
+    OOC_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const unsigned term = block * kFp32x3Block + s * 8 + lane + j / 2 * 4;
+      values[s][j] = at[term * factors->kRowPitch + row + j % 2 * 8];
+    }
+  }
+}
+template <int kColumns, int kVector, bool kTurned, class Body, int kQuads>
+OOC_HOST_DEVICE void ReadColumn(const FilterFactors<kColumns, kVector, kTurned, Body>* factors,
+                                const float* at, unsigned block, unsigned first, unsigned column,
+                                float4 (&quads)[kQuads]) {
+  const unsigned term = block * kFp32x3Block + first * 4;
+  const float* from = at + factors->kRowFloats + term * factors->kColumnPitch + column;
+  OOC_UNROLL
+  for (float4& quad : quads) {
+    quad = {from[0], from[factors->kColumnPitch], from[2 * factors->kColumnPitch],
+            from[3 * factors->kColumnPitch]};
+    from += 4 * factors->kColumnPitch;
+  }
+}
+
+// The split columns of a step in shared memory: high parts, then low ones. Each is quads of terms,
+// of one the columns side by side: eight of them are a matrix as the instructions read them.
+template <int kColumns>
+struct SplitColumns {
+  static constexpr int kBlocks = Fp32x3Wgmma::kTerms / kFp32x3Block;
+  static constexpr int kHalfFloats = Fp32x3Wgmma::kTerms * kColumns;
+  static constexpr int kFloats = 2 * kHalfFloats;
+  float* at;
+
+  // Each copier splits some quads of a column.
+  template <class Factors>
+  OOC_MEMBER void Fill(const Factors* factors, const float* from, unsigned thread) const {
+    constexpr int kQuads = kBlocks * kFp32x3Quads * kColumns / Fp32x3Wgmma::kCopiers;
+    const unsigned column = thread % kColumns, number = thread / kColumns * kQuads;
+    const unsigned block = number / kFp32x3Quads, first = number % kFp32x3Quads;
+    float4 quads[kQuads];
+    ReadColumn(factors, from, block, first, column, quads);
+    float* to = at + (number * kColumns + column) * 4;
+    OOC_UNROLL
+    for (const float4& quad : quads) {
+      const SplitFactor x = SplitOf(quad.x), y = SplitOf(quad.y), z = SplitOf(quad.z),
+                        w = SplitOf(quad.w);
+      *reinterpret_cast<uint4*>(to) = {x.high, y.high, z.high, w.high};
+      *reinterpret_cast<uint4*>(to + kHalfFloats) = {x.low, y.low, z.low, w.low};
+      to += kColumns * 4;
+    }
+  }
+
+  // What an instruction takes for the columns of a step of a block: two quads.
+  OOC_MEMBER unsigned long long Described(int block, int step, bool low) const {
+    constexpr unsigned long long kQuadBytes = kColumns * 16, kEightBytes = 128;
+    const float* const from =
+        at + (low ? kHalfFloats : 0) + (block * kFp32x3Quads + step * 2) * kColumns * 4;
+    const unsigned long long address = __cvta_generic_to_shared(from);
+    return (address & 0x3ffff) >> 4 | kQuadBytes >> 4 << 16 | kEightBytes >> 4 << 32;
+  }
+};
+
+template <int kColumns>
+struct GroupShare {
+  static constexpr int kSums = kColumns / 2;
+  float sum[kSums], block[kSums];
+  unsigned row, lane;  // of the thread's first sum, in the tile
+
+  OOC_MEMBER explicit GroupShare(unsigned thread)
+      : row(thread / 32 * 16 + thread % 32 / 4), lane(thread % 4) {}
+
+  OOC_MEMBER void Clear() {
+    OOC_UNROLL
+    for (float& one : sum) one = 0.0F;
+  }
+
+  // Begins to multiply a block.
+  OOC_MEMBER void Begin(const SplitRows& rows, const SplitColumns<kColumns>& columns, int number) {
+    Touch(block);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    OOC_UNROLL
+    for (int s = 0; s < kFp32x3Steps; ++s) {
+      MultiplyAddGroup(block, rows.low[s], columns.Described(number, s, false), s);
+      MultiplyAddGroup(block, rows.high[s], columns.Described(number, s, true), 1);
+    }
+    OOC_UNROLL
+    for (int s = 0; s < kFp32x3Steps; ++s) {
+      MultiplyAddGroup(block, rows.high[s], columns.Described(number, s, false), 1);
+    }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  }
+
+  // Waits for the block, and adds its sums.
+  OOC_MEMBER void End(SplitRows* rows) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    Touch(block);
+    rows->Touch();
+    OOC_UNROLL
+    for (int i = 0; i < kSums; ++i) sum[i] = sum[i] + block[i];
+  }
+
+  // Reads all that is added to first, so that the reads do not wait for each other.
+  OOC_MEMBER void Store(const Fp32x3Args& args, const Fp32x3Tile& tile, bool add) {
+    OOC_UNROLL
+    for (int i = 0; i < kSums; i += 2) {
+      const float2 old = add ? LoadTwo(args, Place(args, tile, i)) : float2{0.0F, 0.0F};
+      block[i] = old.x;
+      block[i + 1] = old.y;
+    }
+    asm volatile("" : "+r"(row), "+r"(lane)::"memory");
+    OOC_UNROLL
+    for (int i = 0; i < kSums; i += 2) {
+      StoreTwo(args, Place(args, tile, i), {block[i] + sum[i], block[i + 1] + sum[i + 1]});
+    }
+  }
+
+  OOC_MEMBER Fp32x3Place Place(const Fp32x3Args& args, const Fp32x3Tile& tile, int i) const {
+    return PlaceOf(args, tile, row + i / 2 % 2 * 8, i / 4 * 8 + lane * 2);
+  }
+};
+
+// Counts arrivals in shared memory, and begins anew when all have come.
+struct Arrivals {
+  unsigned address;
+
+  OOC_MEMBER void Expect(unsigned count) const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
+  }
+  OOC_MEMBER void Arrive() const {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+  }
+  // Waits for the end of a round, of which only whether its number is odd matters.
+  OOC_MEMBER void Wait(unsigned round) const {
+    asm volatile(
+        "{\n.reg .pred done;\n"
+        "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n}" ::"r"(address),
+        "r"(round % 2)
+        : "memory");
+  }
+};
+
+// What a block has in shared memory.
+template <int kColumns, class Factors>
+struct WgmmaRoom {
+  using Body = Fp32x3Wgmma;
+  Fp32x3Reader* pixels;
+  float *splits, *stages;
+
+  OOC_MEMBER explicit WgmmaRoom(void* shared) : pixels(static_cast<Fp32x3Reader*>(shared)) {
+    splits = reinterpret_cast<float*>(pixels + kFp32x3Pixels);
+    stages = splits + Body::kSplits * SplitColumns<kColumns>::kFloats;
+  }
+  // Steps are counted over all tiles of the block.
+  OOC_MEMBER float* Stage(unsigned step) const {
+    return stages + step % Body::kStages * Factors::kFloats;
+  }
+  OOC_MEMBER SplitColumns<kColumns> Split(unsigned step) const {
+    return {splits + step % Body::kSplits * SplitColumns<kColumns>::kFloats};
+  }
+  // Waits until the step can be multiplied, or until its memory is free.
+  OOC_MEMBER void WaitForFactors(unsigned step) const { Full(step).Wait(step / Body::kSplits); }
+  OOC_MEMBER void WaitForMemory(unsigned step) const {
+    if (step >= Body::kSplits) Free(step).Wait(step / Body::kSplits - 1);
+  }
+  OOC_MEMBER Arrivals Full(unsigned step) const { return {Barrier(step % Body::kSplits)}; }
+  OOC_MEMBER Arrivals Free(unsigned step) const {
+    return {Barrier(Body::kSplits + step % Body::kSplits)};
+  }
+  OOC_MEMBER unsigned Barrier(unsigned number) const {
+    return static_cast<unsigned>(
+        __cvta_generic_to_shared(stages + Body::kStages * Factors::kFloats + number * 2));
+  }
+};
+
+OOC_HOST_DEVICE unsigned StepsOf(const Fp32x3Tile& tile) {
+  return (tile.end - tile.begin + Fp32x3Wgmma::kTerms - 1) / Fp32x3Wgmma::kTerms;
+}
+
+// Waits for all threads that copy.
+OOC_HOST_DEVICE void MeetCopiers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(Fp32x3Wgmma::kCopiers) : "memory");
+}
+
+// Copies and splits the factors of a tile; `before`: steps of earlier tiles.
+template <int kColumns, class Factors>
+OOC_HOST_DEVICE void ProvideTile(const Fp32x3Args& args, const Fp32x3Tile& tile, unsigned before,
+                                 const WgmmaRoom<kColumns, Factors>& room, unsigned thread) {
+  using Body = Fp32x3Wgmma;
+  constexpr int kAhead = Body::kStages - Body::kSplits;  // steps whose copies are under way
+  MeetCopiers();  // none still reads what copies of the last tile needed
+  Factors::Begin(args, tile, room.pixels, thread);
+  MeetCopiers();
+  Factors factors(args, tile, room.pixels, thread);
+  const unsigned steps = StepsOf(tile);
+  const auto copy = [&](unsigned step) {
+    if (step < steps) factors.Copy(tile.begin + step * Body::kTerms, room.Stage(before + step));
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+  OOC_UNROLL
+  for (unsigned step = 0; step < kAhead; ++step) copy(step);
+  OOC_KEEP_ROLLED
+  for (unsigned step = 0; step < steps; ++step) {
+    const unsigned number = before + step;
+    asm volatile("cp.async.wait_group %0;" ::"n"(kAhead - 1) : "memory");
+    MeetCopiers();
+    room.WaitForMemory(number);
+    room.Split(number).Fill(static_cast<const Factors*>(nullptr), room.Stage(number), thread);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    room.Full(number).Arrive();
+    copy(step + kAhead);
+    factors.Continue(tile.begin + step * Body::kTerms);
+  }
+}
+
+// Multiplies the factors of a tile.
+template <int kColumns, class Factors>
+OOC_HOST_DEVICE void MultiplyTile(const Fp32x3Args& args, const Fp32x3Tile& tile, unsigned before,
+                                  const WgmmaRoom<kColumns, Factors>& room,
+                                  GroupShare<kColumns>* share) {
+  using Body = Fp32x3Wgmma;
+  static_assert(Body::kTerms == 2 * kFp32x3Block, "a step is two blocks");
+  const auto read = [&](unsigned number, int block, SplitRows* rows) {
+    float values[kFp32x3Steps][4];
+    ReadRows(static_cast<const Factors*>(nullptr), room.Stage(number), block, share->row,
+             share->lane, values);
+    rows->Split(values);
+  };
+  SplitRows even, odd;  // of the blocks of a step
+  bool add = args.accumulate != 0;
+  share->Clear();
+  const unsigned steps = StepsOf(tile);
+  OOC_KEEP_ROLLED
+  for (unsigned step = 0; step < steps; ++step) {
+    const unsigned number = before + step;
+    room.WaitForFactors(number);
+    read(number, 0, &even);
+    share->Begin(even, room.Split(number), 0);
+    read(number, 1, &odd);
+    share->End(&even);
+    share->Begin(odd, room.Split(number), 1);
+    share->End(&odd);
+    room.Free(number).Arrive();
+    constexpr unsigned kCut = kFp32x3Cut / Body::kTerms;
+    if ((step + 1) % kCut == 0 || step + 1 == steps) {
+      share->Store(args, tile, add);
+      share->Clear();
+      add = true;
+    }
+  }
+}
+
+// A block takes one tile after the other, and factors of the next one are copied while the last
+// sums of a tile are stored.
+template <int kColumns, class Factors>
+OOC_HOST_DEVICE void MultiplyTiles(const Fp32x3Args& args, const Grid& grid, Fp32x3Wgmma) {
+  using Body = Fp32x3Wgmma;
+  constexpr unsigned kMultipliers = Body::kThreads - Body::kCopiers;
+  const unsigned thread = threadIdx.x;
+  const WgmmaRoom<kColumns, Factors> room(grid.shared);
+  if (thread == 0) {
+    for (unsigned step = 0; step < Body::kSplits; ++step) {
+      room.Full(step).Expect(Body::kCopiers);
+      room.Free(step).Expect(kMultipliers);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  OOC_BARRIER;
+  const auto for_tiles = [&](const auto& work) {
+    unsigned before = 0;
+    OOC_KEEP_ROLLED
+    for (unsigned number = grid.block; number < args.tiles; number += grid.blocks) {
+      const Fp32x3Tile tile = TileOf(args, number, kColumns);
+      work(tile, before);
+      before += StepsOf(tile);
+    }
+  };
+  // Of the registers, 128 for each thread, those that multiply get more.
+  if (thread >= kMultipliers) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    for_tiles([&](const Fp32x3Tile& tile, unsigned before) {
+      ProvideTile<kColumns, Factors>(args, tile, before, room, thread - kMultipliers);
+    });
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+    GroupShare<kColumns> share(thread);
+    for_tiles([&](const Fp32x3Tile& tile, unsigned before) {
+      MultiplyTile<kColumns, Factors>(args, tile, before, room, &share);
+    });
+  }
+}
+
+}  // namespace oocdnn::cuda
+
+#endif
