@@ -202,10 +202,13 @@ Status Copier::Drain(CudaStream& stream, const Transfer& transfer) const {
 
 Status Copier::Move(CudaStream& stream, const TileMove& move) const {
   OOC_TRY(CheckPlain(*move.layout));
-  StridedCopy copy = CopyOf(move);
+  return CopyInside(stream.handle(), CopyOf(move));
+}
+
+Status Copier::CopyInside(CUstream stream, StridedCopy copy) const {
   if (copy.Elements() == 0) return {};
   Simplify(&copy, Side::kTo);
-  return Enqueue(stream.handle(), std::move(copy), Tier::kDevice, Side::kTo);
+  return Enqueue(stream, std::move(copy), Tier::kDevice, Side::kTo);
 }
 
 }  // namespace oocdnn::cuda

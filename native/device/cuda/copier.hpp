@@ -17,6 +17,8 @@ class Copier {
   Status Fetch(CudaStream& stream, const Transfer& transfer) const;
   Status Drain(CudaStream& stream, const Transfer& transfer) const;
   Status Move(CudaStream& stream, const TileMove& move) const;
+  // Within the device's memory.
+  Status CopyInside(CUstream stream, StridedCopy copy) const;
 
  private:
   // Where the view's side lies; its addresses become those that the device uses.

@@ -323,8 +323,9 @@ Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
                PlanPoolForward(args, gpu_->multiprocessors()));
     return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
       for (const PoolForwardPlan& plan : plans) {
-        OOC_TRY(plan.dense ? Launch(handle, *plan.dense)
-                           : gpu_->Launch(Kernel::kPoolForward, plan.shape, handle, plan.args));
+        OOC_TRY(plan.dense  ? Launch(handle, *plan.dense)
+                : plan.copy ? copier_.CopyInside(handle, *plan.copy)
+                            : gpu_->Launch(Kernel::kPoolForward, plan.shape, handle, plan.args));
       }
       return Status();
     });

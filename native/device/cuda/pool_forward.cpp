@@ -153,6 +153,40 @@ PoolForwardPlan Shared(const FinishArgs& from, PoolForwardKernelArgs args, const
   return plan;
 }
 
+bool HasChannelsNearest(const TileLayout& layout) {
+  return layout.shape[2] > 1 && layout.stride[2] < layout.stride[5];
+}
+
+// Whether z is y as a whole in another memory order. A transposition is faster than
+// ooc_pool_forward then, whose threads write or read each element by itself.
+bool IsTurned(const PoolForwardKernelArgs& args, const TileLayout& y, const TileLayout& z) {
+  bool same = args.mode == static_cast<int>(PoolMode::kNone) && args.saved == nullptr &&
+              z.shape == y.shape && HasChannelsNearest(y) != HasChannelsNearest(z);
+  for (int s = 0; s < 3; ++s) {
+    const int64_t rows = y.shape[3 + s];
+    same = same && args.first[s] == 0 && args.begin[s] == 0 && args.end[s] == rows &&
+           args.rows[s] == rows;
+  }
+  return same;
+}
+
+StridedCopy CopyOf(const void* y, const TileLayout& from, void* z, const TileLayout& to) {
+  StridedCopy copy{
+      reinterpret_cast<uintptr_t>(y), reinterpret_cast<uintptr_t>(z), from.dtype, to.dtype, {}};
+  for (size_t d = 0; d < from.shape.size(); ++d) {
+    copy.dim.push_back(
+        {from.shape[d], from.stride[d] * SizeOf(from.dtype), to.stride[d] * SizeOf(to.dtype)});
+  }
+  return copy;
+}
+
+PoolForwardKernelArgs FinishingInPlace(const FinishArgs& args) {
+  PoolForwardKernelArgs in_place = NoSlopes();
+  SetEpilogue(args, &in_place);
+  SetInPlace(args, &in_place);
+  return in_place;
+}
+
 }  // namespace
 
 Result<std::vector<PoolForwardPlan>> PlanPoolForward(const FinishArgs& args, int multiprocessors) {
@@ -167,9 +201,7 @@ Result<std::vector<PoolForwardPlan>> PlanPoolForward(const FinishArgs& args, int
   }
   const bool alive = made.saved.data != nullptr && made.saving.what == Saved::kAlive;
   if (alive) {
-    PoolForwardKernelArgs first = NoSlopes();
-    SetEpilogue(args, &first);
-    SetInPlace(args, &first);
+    PoolForwardKernelArgs first = FinishingInPlace(args);
     SetBits(made, &first);
     plans.push_back(Shared(args, first, *args.layout, multiprocessors));
   }
@@ -179,15 +211,19 @@ Result<std::vector<PoolForwardPlan>> PlanPoolForward(const FinishArgs& args, int
   SetPool(args, &pool);
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
   plans.push_back(Shared(args, pool, *made.z.layout, multiprocessors));
+  if (plans.back().dense || !IsTurned(pool, *args.layout, *made.z.layout)) return plans;
+  plans.pop_back();
+  if (!alive && (!args.epilogue.empty() || args.alpha != 1.0)) {
+    plans.push_back(Shared(args, FinishingInPlace(args), *args.layout, multiprocessors));
+  }
+  plans.emplace_back().copy = CopyOf(args.out, *args.layout, made.z.data, *made.z.layout);
   return plans;
 }
 
 std::optional<DensePlan> PlanDenseFinish(const FinishArgs& args, int multiprocessors) {
   const bool plain = !args.layout->opaque && args.layout->channel_block == 1;
   if (!plain || (args.old != nullptr && args.beta != 0.0)) return std::nullopt;
-  PoolForwardKernelArgs in_place = NoSlopes();
-  SetEpilogue(args, &in_place);
-  SetInPlace(args, &in_place);
+  PoolForwardKernelArgs in_place = FinishingInPlace(args);
   in_place.y = args.out;
   in_place.type = in_place.z_type;
   if (!OnlyCuts(in_place)) return std::nullopt;
