@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/numbers.hpp"
 #include "calibrate/measure.hpp"
 #include "geom/engines.hpp"
+#include "geom/parts.hpp"
 #include "model/price/cost.hpp"
 #include "model/search/refine.hpp"
 #include "planner/stopwatch.hpp"
@@ -70,6 +72,17 @@ std::string KindOf(const Problem& problem) {
                                                                 : "";
   return Profile::FlopsKey(channels, problem.dtype, problem.math, problem.direction,
                            problem.NeedsFinish());
+}
+
+// The problem, and a problem for each gradient that it computes beside.
+std::vector<Problem> SinglesOf(const Problem& problem) {
+  std::vector<Problem> singles;
+  for (const Part& part : PartsOf(problem)) {
+    singles.push_back(problem);
+    singles.back().direction = part.direction;
+    singles.back().also = {};
+  }
+  return singles;
 }
 
 }  // namespace
@@ -170,8 +183,14 @@ Status MachineProfile::Begin() {
 }
 
 bool MachineProfile::Lacks(const Problem& problem) const {
-  return grows_ && profile_.calibration != Calibration::kComplete &&
-         !asked_.contains(KindOf(problem)) && LacksArithmetic(device_, problem, profile_);
+  if (!grows_ || profile_.calibration == Calibration::kComplete) return false;
+  const std::vector<Problem> singles = SinglesOf(problem);
+  return std::any_of(singles.begin(), singles.end(),
+                     [this](const Problem& single) { return LacksSingle(single); });
+}
+
+bool MachineProfile::LacksSingle(const Problem& single) const {
+  return !asked_.contains(KindOf(single)) && LacksArithmetic(device_, single, profile_);
 }
 
 // What is measured beside whatever else runs goes into no file that a calibration is to go on with.
@@ -179,12 +198,15 @@ const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
   const FileLock turn = TakeTurn();
   Refresh(false);
-  asked_.insert(KindOf(problem));
   const Profile before = profile_;
-  const Status status = MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
-  if (!status.ok()) {
-    Log(LogLevel::kWarn, "plans rest on guesses, as this could not be measured: %s",
-        status.message().c_str());
+  for (const Problem& single : SinglesOf(problem)) {
+    if (!LacksSingle(single)) continue;
+    asked_.insert(KindOf(single));
+    const Status status = MeasureArithmetic(device_, single, TileGrid::kFew, limit_, &profile_);
+    if (!status.ok()) {
+      Log(LogLevel::kWarn, "plans rest on guesses, as this could not be measured: %s",
+          status.message().c_str());
+    }
   }
   if (profile_ != before && !profile_.Calibrated()) Keep(turn);
   return profile_;

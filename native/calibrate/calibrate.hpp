@@ -41,8 +41,8 @@ class MachineProfile {
 
   // Whether For(problem) would measure something, which takes device memory of its own.
   [[nodiscard]] bool Lacks(const Problem& problem) const;
-  // With the rates of the problem's type and direction; where they cannot be measured, there is a
-  // warning.
+  // With the rates of the problem's type and its directions, that of a gradient beside too; where
+  // they cannot be measured, there is a warning.
   const Profile& For(const Problem& problem);
   // Measures the copies, the wires beside neighbours (MeasureBeside, `options`), and all types and
   // directions with tiles of many sizes, and keeps each when it is done. What first calls have
@@ -60,6 +60,8 @@ class MachineProfile {
 
  private:
   void Open();
+  // Of a problem that computes nothing beside.
+  [[nodiscard]] bool LacksSingle(const Problem& single) const;
   void Use(const Profile& profile);
   [[nodiscard]] Status CheckGrows() const;
   FileLock TakeTurn();

@@ -96,6 +96,11 @@ const Profile& Planner::ProfileFor(const Problem& problem) {
   return Machine().For(problem);
 }
 
+const Profile& Planner::ProfileFor(const Program& program) {
+  for (const Problem& node : program) ProfileFor(node);
+  return Machine().For(program.front());
+}
+
 MachineProfile& Planner::Machine() {
   if (profile_ == nullptr) {
     const bool wired = !session_.stack().base->capabilities().shares_host_memory;
@@ -334,7 +339,7 @@ std::vector<PlanRequest> Planner::RequestsFor(const Program& program,
 Result<ProgramPlan> Planner::Lookup(const Program& program, const std::vector<Terms>& terms) {
   const std::string key = KeyOf(program, terms);
   if (const ProgramPlan* const kept = programs_.Find(key)) return *kept;
-  const Profile& profile = ProfileFor(program.front());
+  const Profile& profile = ProfileFor(program);
   Result<std::vector<ProgramSection>> made = session_.BesideArena([&] {
     return PlanProgram(session_.device(), program, RequestsFor(program, terms), profile,
                        &prepared_);
@@ -345,8 +350,7 @@ Result<ProgramPlan> Planner::Lookup(const Program& program, const std::vector<Te
 }
 
 Result<double> Planner::Price(const Program& program, const std::vector<Terms>& terms) {
-  return PriceProgram(session_.device(), program, RequestsFor(program, terms),
-                      ProfileFor(program.front()));
+  return PriceProgram(session_.device(), program, RequestsFor(program, terms), ProfileFor(program));
 }
 
 Status Planner::Prescribe(const Problem& problem, const Terms& terms, const std::string& plan) {

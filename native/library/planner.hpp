@@ -42,7 +42,9 @@ class Planner {
   // The request of a call that is not part of another one: it leaves out rows of x that the problem
   // skips, and may pin operands while it runs.
   [[nodiscard]] PlanRequest CallRequestFor(const Problem& problem, const Terms& terms) const;
+  // With what can be measured of the problem, or of all nodes.
   const Profile& ProfileFor(const Problem& problem);
+  const Profile& ProfileFor(const Program& program);
   MachineProfile& Machine();
   PlanMemory& memory() { return memory_; }
   // Whether calls may pin operands while they run; false once the system refused to.

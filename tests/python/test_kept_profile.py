@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 from geometry import core
 from model import planner
@@ -64,6 +65,24 @@ def run(body: str, tmp_path, **variables: str) -> list[str]:
     assert done.returncode == 0, done.stderr
     log = tmp_path / "log"
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def test_a_program_has_what_all_its_nodes_need_measured(profile):
+    """The gradients of a chain too, whose first node is a forward convolution."""
+    images = np.ones((1, 3, 8, 8), np.float32)
+    links = [oocdnn.Link(np.ones((c, k, 3, 3), np.float32), padding=1) for c, k in ((4, 3), (4, 4))]
+    with oocdnn.Context("cpu", "256MiB", profile=profile, engine="direct"):
+        z = oocdnn.conv_chain(images, links)
+        assert directions(profile) == {"fwd"}
+        oocdnn.conv_chain_backward(np.ones_like(z), images, links)
+    assert directions(profile) >= {"fwd", "bwd_data", "bwd_filter"}
+
+
+def directions(file) -> set[str]:
+    """Of the engine's measured rates."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    names = (line.split(" = ")[0].split("/") for line in lines if line.startswith("flops "))
+    return {one for name in names for one in name if one in ("fwd", "bwd_data", "bwd_filter")}
 
 
 # What a user calls a profile, and is none.
