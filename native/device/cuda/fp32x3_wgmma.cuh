@@ -402,6 +402,18 @@ OOC_HOST_DEVICE void MultiplyTile(const Fp32x3Args& args, const Fp32x3Tile& tile
   }
 }
 
+// The tiles of a block, one after the other; `work` also gets the number of steps of earlier ones.
+template <int kColumns, class Work>
+OOC_HOST_DEVICE void ForTiles(const Fp32x3Args& args, const Grid& grid, const Work& work) {
+  unsigned before = 0;
+  OOC_KEEP_ROLLED
+  for (unsigned number = grid.block; number < args.tiles; number += grid.blocks) {
+    const Fp32x3Tile tile = TileOf(args, number, kColumns);
+    work(tile, before);
+    before += StepsOf(tile);
+  }
+}
+
 // A block takes one tile after the other, and factors of the next one are copied while the last
 // sums of a tile are stored.
 template <int kColumns, class Factors>
@@ -418,25 +430,16 @@ OOC_HOST_DEVICE void MultiplyTiles(const Fp32x3Args& args, const Grid& grid, Fp3
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   OOC_BARRIER;
-  const auto for_tiles = [&](const auto& work) {
-    unsigned before = 0;
-    OOC_KEEP_ROLLED
-    for (unsigned number = grid.block; number < args.tiles; number += grid.blocks) {
-      const Fp32x3Tile tile = TileOf(args, number, kColumns);
-      work(tile, before);
-      before += StepsOf(tile);
-    }
-  };
   // Of the registers, 128 for each thread, those that multiply get more.
   if (thread >= kMultipliers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    for_tiles([&](const Fp32x3Tile& tile, unsigned before) {
+    ForTiles<kColumns>(args, grid, [&](const Fp32x3Tile& tile, unsigned before) {
       ProvideTile<kColumns, Factors>(args, tile, before, room, thread - kMultipliers);
     });
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
     GroupShare<kColumns> share(thread);
-    for_tiles([&](const Fp32x3Tile& tile, unsigned before) {
+    ForTiles<kColumns>(args, grid, [&](const Fp32x3Tile& tile, unsigned before) {
       MultiplyTile<kColumns, Factors>(args, tile, before, room, &share);
     });
   }

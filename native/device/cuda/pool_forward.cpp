@@ -160,12 +160,13 @@ bool HasChannelsNearest(const TileLayout& layout) {
 // Whether z is y as a whole in another memory order. A transposition is faster than
 // ooc_pool_forward then, whose threads write or read each element by itself.
 bool IsTurned(const PoolForwardKernelArgs& args, const TileLayout& y, const TileLayout& z) {
-  bool same = args.mode == static_cast<int>(PoolMode::kNone) && args.saved == nullptr &&
+  const auto mode = static_cast<PoolMode>(args.mode);
+  bool same = (mode == PoolMode::kNone || mode == PoolMode::kMax) && args.saved == nullptr &&
               z.shape == y.shape && HasChannelsNearest(y) != HasChannelsNearest(z);
   for (int s = 0; s < 3; ++s) {
     const int64_t rows = y.shape[3 + s];
-    same = same && args.first[s] == 0 && args.begin[s] == 0 && args.end[s] == rows &&
-           args.rows[s] == rows;
+    same = same && args.window[s] == 1 && args.step[s] == 1 && args.first[s] == 0 &&
+           args.begin[s] == 0 && args.end[s] == rows && args.rows[s] == rows;
   }
   return same;
 }
@@ -214,7 +215,9 @@ Result<std::vector<PoolForwardPlan>> PlanPoolForward(const FinishArgs& args, int
   if (plans.back().dense || !IsTurned(pool, *args.layout, *made.z.layout)) return plans;
   plans.pop_back();
   if (!alive && (!args.epilogue.empty() || args.alpha != 1.0)) {
-    plans.push_back(Shared(args, FinishingInPlace(args), *args.layout, multiprocessors));
+    PoolForwardKernelArgs first = FinishingInPlace(args);
+    first.mode = static_cast<int>(PoolMode::kMax);  // zeros keep their signs, unlike in a sum
+    plans.push_back(Shared(args, first, *args.layout, multiprocessors));
   }
   plans.emplace_back().copy = CopyOf(args.out, *args.layout, made.z.data, *made.z.layout);
   return plans;
