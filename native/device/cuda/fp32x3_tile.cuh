@@ -10,7 +10,7 @@
 namespace oocdnn::cuda {
 
 constexpr int kFp32x3Block = 16;  // terms of a block
-constexpr int kFp32x3Cut = 1024;  // terms of a sum in registers
+constexpr int kFp32x3Cut = 2048;  // terms of a sum in registers
 
 // The tile of a block of threads: its first row and column, its group, and its part of the terms.
 struct Fp32x3Tile {

@@ -278,7 +278,10 @@ struct Arrivals {
   OOC_MEMBER void Expect(unsigned count) const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
   }
+  // Of a warp, once all its threads have come.
   OOC_MEMBER void Arrive() const {
+    __syncwarp();
+    if (threadIdx.x % 32 != 0) return;
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
   }
   // Waits for the end of a round, of which only whether its number is odd matters.
@@ -424,8 +427,8 @@ OOC_HOST_DEVICE void MultiplyTiles(const Fp32x3Args& args, const Grid& grid, Fp3
   const WgmmaRoom<kColumns, Factors> room(grid.shared);
   if (thread == 0) {
     for (unsigned step = 0; step < Body::kSplits; ++step) {
-      room.Full(step).Expect(Body::kCopiers);
-      room.Free(step).Expect(kMultipliers);
+      room.Full(step).Expect(Body::kCopiers / 32);
+      room.Free(step).Expect(kMultipliers / 32);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
