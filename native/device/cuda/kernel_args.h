@@ -336,7 +336,7 @@ struct DepthwiseCell {
 // backward data; `other_data` are the filters, or dy for backward filter.
 constexpr int kFp32x3Rows = 128, kFp32x3Columns = 128;  // of a tile
 constexpr int kFp32x3Pixels = 256;  // of a tile or of some steps, in shared memory
-constexpr int kFp32x3Margin = 8;  // floats behind the channels of a pixel in shared memory
+constexpr int kFp32x3Margin = 8;    // floats behind the channels of a pixel in shared memory
 
 // The ways to multiply: by mma, and by wgmma, which the kernels for GPUs of compute capability 9.0
 // use. Threads of a block, and those that copy factors; terms of a step; steps that shared memory
