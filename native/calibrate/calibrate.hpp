@@ -41,8 +41,8 @@ class MachineProfile {
 
   // Whether For(problem) would measure something, which takes device memory of its own.
   [[nodiscard]] bool Lacks(const Problem& problem) const;
-  // With the rates of the problem's type and its directions, that of a gradient beside too; where
-  // they cannot be measured, there is a warning.
+  // The profile with the rates of the problem's type, in its direction and in those of the
+  // gradients that it also computes. Where they cannot be measured, there is a warning.
   const Profile& For(const Problem& problem);
   // Measures the copies, the wires beside neighbours (MeasureBeside, `options`), and all types and
   // directions with tiles of many sizes, and keeps each when it is done. What first calls have

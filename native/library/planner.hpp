@@ -42,7 +42,7 @@ class Planner {
   // The request of a call that is not part of another one: it leaves out rows of x that the problem
   // skips, and may pin operands while it runs.
   [[nodiscard]] PlanRequest CallRequestFor(const Problem& problem, const Terms& terms) const;
-  // With what can be measured of the problem, or of all nodes.
+  // The profile with the rates of the problem, or of all nodes, measured where they were missing.
   const Profile& ProfileFor(const Problem& problem);
   const Profile& ProfileFor(const Program& program);
   MachineProfile& Machine();
