@@ -93,8 +93,11 @@ function(oocdnn_add_fatbin file names)
   oocdnn_toolkit_programs(toolkit)
   find_program(OOCDNN_FATBINARY fatbinary HINTS "${toolkit}" REQUIRED)
 
-  # 9.0 has instructions that no other GPU has, and its code may use them.
-  set(code_of_90 90a)
+  # 9.0 has instructions that no other GPU has; its code uses them where nvcc knows them.
+  execute_process(COMMAND ${OOCDNN_NVCC} --version OUTPUT_VARIABLE version)
+  if(version MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 GREATER_EQUAL 12)
+    set(code_of_90 90a)
+  endif()
   set(compile ${OOCDNN_NVCC} -std=c++17 -fmad=false)
   set(images "")
   set(parts "")
@@ -112,7 +115,7 @@ function(oocdnn_add_fatbin file names)
     add_custom_command(OUTPUT "${cubin}"
       COMMAND ${compile} -arch=sm_${code} -cubin "${ptx}" -o "${cubin}"
       DEPENDS "${ptx}" COMMENT "Assembling the CUDA kernels for sm_${target}" VERBATIM)
-    # The PTX of the oldest serves GPUs that are not listed.
+    # The PTX of the oldest without instructions of its own serves GPUs that are not listed.
     if(code STREQUAL target AND NOT images MATCHES "kind=ptx")
       list(APPEND images "--image3=kind=ptx,sm=${target},file=${ptx}")
       list(APPEND parts "${ptx}")
@@ -120,6 +123,9 @@ function(oocdnn_add_fatbin file names)
     list(APPEND images "--image3=kind=elf,sm=${code},file=${cubin}")
     list(APPEND parts "${cubin}")
   endforeach()
+  if(NOT images MATCHES "kind=ptx")
+    message(STATUS "oocdnn: NVRTC will compile the CUDA kernels for other GPUs than sm_90")
+  endif()
   list(TRANSFORM targets PREPEND sm_ OUTPUT_VARIABLE target_names)
   list(JOIN target_names " " target_names)
   set(fatbin "${PROJECT_BINARY_DIR}/kernels.fatbin")
