@@ -140,7 +140,7 @@ Result<std::string> CompiledKernels(int major, int minor, const std::string& nvr
     if (std::optional<std::string> kept = ReadKernels(path)) return std::move(*kept);
   }
   OOC_ASSIGN(const Nvrtc nvrtc, OpenNvrtc(nvrtc_path));
-  Log(LogLevel::kWarn, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d: a minute, once",
+  Log(LogLevel::kWarn, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d: two minutes, once",
       major, minor, nvrtc.major, nvrtc.minor);
   OOC_ASSIGN(std::string binary, Compile(nvrtc, major, minor));
   const Status kept = folder.empty() ? Status() : ReplaceFile(path, HeaderOf(binary) + binary);
