@@ -128,6 +128,10 @@ void SetPooled(const TileLayout& y, const TileLayout& z, bool across, PoolForwar
   to->z_vector = IsVectors(z, to->z, across ? 2 : 5, to->made) ? 1 : 0;
 }
 
+bool HasChannelsNearest(const TileLayout& layout) {
+  return layout.shape[2] > 1 && layout.stride[2] < layout.stride[5];
+}
+
 // How what is made, of that layout, is shared out.
 PoolForwardPlan Shared(const FinishArgs& from, PoolForwardKernelArgs args, const TileLayout& made,
                        int multiprocessors) {
@@ -139,7 +143,7 @@ PoolForwardPlan Shared(const FinishArgs& from, PoolForwardKernelArgs args, const
   PoolForwardPlan plan;
   const TileLayout* const saved = args.saved != nullptr ? from.pooled.saved.layout : nullptr;
   plan.dense = PlanDense(args, y, made, saved, multiprocessors);
-  const bool across = made.shape[2] > 1 && y.stride[2] < y.stride[5];
+  const bool across = HasChannelsNearest(y);
   SetPooled(y, made, across, &args);
   args.group_channels = Int(made.shape[2]);
   Dims extents = made.shape;
@@ -153,13 +157,9 @@ PoolForwardPlan Shared(const FinishArgs& from, PoolForwardKernelArgs args, const
   return plan;
 }
 
-bool HasChannelsNearest(const TileLayout& layout) {
-  return layout.shape[2] > 1 && layout.stride[2] < layout.stride[5];
-}
-
 // Whether z is y as a whole in another memory order. A transposition is faster than
 // ooc_pool_forward then, whose threads write or read each element by itself.
-bool IsTurned(const PoolForwardKernelArgs& args, const TileLayout& y, const TileLayout& z) {
+bool IsTransposed(const PoolForwardKernelArgs& args, const TileLayout& y, const TileLayout& z) {
   const auto mode = static_cast<PoolMode>(args.mode);
   bool same = (mode == PoolMode::kNone || mode == PoolMode::kMax) && args.saved == nullptr &&
               z.shape == y.shape && HasChannelsNearest(y) != HasChannelsNearest(z);
@@ -212,7 +212,7 @@ Result<std::vector<PoolForwardPlan>> PlanPoolForward(const FinishArgs& args, int
   SetPool(args, &pool);
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
   plans.push_back(Shared(args, pool, *made.z.layout, multiprocessors));
-  if (plans.back().dense || !IsTurned(pool, *args.layout, *made.z.layout)) return plans;
+  if (plans.back().dense || !IsTransposed(pool, *args.layout, *made.z.layout)) return plans;
   plans.pop_back();
   if (!alive && (!args.epilogue.empty() || args.alpha != 1.0)) {
     PoolForwardKernelArgs first = FinishingInPlace(args);
