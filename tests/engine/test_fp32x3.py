@@ -56,6 +56,8 @@ SHAPES = {
     "no padding": {"padding": ((0, 0), (0, 0)), "extent": (10, 12)},
     "padding beyond the filter": {"padding": ((4, 1), (0, 5)), "extent": (6, 7)},
     "many pixels": {"n": 5, "extent": (33, 35), "c": 4, "k": 4},
+    "several tiles of a block": {"extent": (370, 370), "c": 4, "k": 4},
+    "several tiles of odd channels": {"extent": (371, 370), "c": 5, "k": 5},
     "1-D": {"extent": (50,), "taps": 9},
     "3-D": {"extent": (6, 7, 9), "c": 4, "k": 4},
     "3-D, odd": {"extent": (5, 9, 16), "taps": (2, 3, 5), "dilation": (2, 1, 1), "c": 4, "k": 3},

@@ -34,7 +34,7 @@ int Architecture() {
   return asked != nullptr ? std::atoi(asked) : 80;
 }
 
-constexpr unsigned kSplits = 0;  // threads of kernels that depend on the architecture
+constexpr unsigned kByArchitecture = 0;  // threads of some kernels
 
 struct Entry {
   const char* name;
@@ -43,7 +43,7 @@ struct Entry {
   size_t argument_bytes;
 
   [[nodiscard]] unsigned MostThreads() const {
-    if (threads != kSplits) return threads;
+    if (threads != kByArchitecture) return threads;
     return Architecture() == 90 ? oocdnn::cuda::Fp32x3Wgmma::kThreads
                                 : oocdnn::cuda::Fp32x3Mma::kThreads;
   }
@@ -65,13 +65,13 @@ constexpr Entry kEntries[] = {
     {"ooc_depthwise", ooc_depthwise, 256, sizeof(oocdnn::cuda::DepthwiseArgs)},
     {"ooc_depthwise_filter", ooc_depthwise_filter, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
     {"ooc_depthwise_add", ooc_depthwise_add, 256, sizeof(oocdnn::cuda::DepthwiseFilterArgs)},
-    {"ooc_fp32x3_gather", ooc_fp32x3_gather, kSplits, sizeof(oocdnn::cuda::Fp32x3Args)},
-    {"ooc_fp32x3_gather_narrow", ooc_fp32x3_gather_narrow, kSplits,
+    {"ooc_fp32x3_gather", ooc_fp32x3_gather, kByArchitecture, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_gather_narrow", ooc_fp32x3_gather_narrow, kByArchitecture,
      sizeof(oocdnn::cuda::Fp32x3Args)},
-    {"ooc_fp32x3_filter", ooc_fp32x3_filter, kSplits, sizeof(oocdnn::cuda::Fp32x3Args)},
-    {"ooc_fp32x3_filter_narrow", ooc_fp32x3_filter_narrow, kSplits,
+    {"ooc_fp32x3_filter", ooc_fp32x3_filter, kByArchitecture, sizeof(oocdnn::cuda::Fp32x3Args)},
+    {"ooc_fp32x3_filter_narrow", ooc_fp32x3_filter_narrow, kByArchitecture,
      sizeof(oocdnn::cuda::Fp32x3Args)},
-    {"ooc_fp32x3_filter_turned", ooc_fp32x3_filter_turned, kSplits,
+    {"ooc_fp32x3_filter_transposed", ooc_fp32x3_filter_transposed, kByArchitecture,
      sizeof(oocdnn::cuda::Fp32x3Args)},
     {"ooc_fp32x3_add", ooc_fp32x3_add, 256, sizeof(oocdnn::cuda::Fp32x3AddArgs)},
     {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},

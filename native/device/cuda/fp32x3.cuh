@@ -6,7 +6,8 @@
 // Tensor cores truncate when they add, which is a bias that grows with the length of a sum. So they
 // add kFp32x3Block terms only; the sums of the blocks are added by the multiprocessor, which rounds
 // to the nearest, and those of kFp32x3Cut terms are added to what is in memory. The order of the
-// terms and the places of the cuts depend on the problem alone:
+// terms depends on the problem alone, and so do the cuts of forward and backward data. The parts of
+// a filter gradient depend on the GPU and the workspace too:
 //
 //   forward t r s c;  backward data t r s k;  backward filter n o p q
 //
@@ -15,7 +16,7 @@
 // threads computes tiles of kFp32x3Rows x kColumns of the result, in steps of some terms, while the
 // factors of later steps are copied to shared memory (fp32x3_tile.cuh). There are two bodies of the
 // kernels: by mma (fp32x3_mma.cuh), and by wgmma for GPUs of compute capability 9.0
-// (fp32x3_wgmma.cuh), which is 1.7 times as fast there.
+// (fp32x3_wgmma.cuh), which is faster there.
 #pragma once
 
 #include "device/cuda/fp32x3_mma.cuh"
@@ -41,14 +42,14 @@ OOC_HOST_DEVICE void GatherTiles(const Fp32x3Args& args, const Grid& grid) {
     MultiplyTiles<kColumns, GatherFactors<kColumns, 1, Fp32x3Body>>(args, grid, Fp32x3Body());
   }
 }
-template <int kColumns, bool kTurned>
+template <int kColumns, bool kTransposed>
 OOC_HOST_DEVICE void FilterTiles(const Fp32x3Args& args, const Grid& grid) {
   if (args.vector == 4) {
-    MultiplyTiles<kColumns, FilterFactors<kColumns, 4, kTurned, Fp32x3Body>>(args, grid,
-                                                                             Fp32x3Body());
+    MultiplyTiles<kColumns, FilterFactors<kColumns, 4, kTransposed, Fp32x3Body>>(args, grid,
+                                                                                 Fp32x3Body());
   } else {
-    MultiplyTiles<kColumns, FilterFactors<kColumns, 1, kTurned, Fp32x3Body>>(args, grid,
-                                                                             Fp32x3Body());
+    MultiplyTiles<kColumns, FilterFactors<kColumns, 1, kTransposed, Fp32x3Body>>(args, grid,
+                                                                                 Fp32x3Body());
   }
 }
 
@@ -56,7 +57,7 @@ OOC_HOST_DEVICE void FilterTiles(const Fp32x3Args& args, const Grid& grid) {
 
 template <int kColumns>
 OOC_HOST_DEVICE void GatherTiles(const Fp32x3Args&, const Grid&) {}
-template <int kColumns, bool kTurned>
+template <int kColumns, bool kTransposed>
 OOC_HOST_DEVICE void FilterTiles(const Fp32x3Args&, const Grid&) {}
 
 #endif
@@ -121,7 +122,7 @@ inline void GatherTiles(const Fp32x3Args& args, const Grid& grid) {
   }
 }
 
-template <int kColumns, bool kTurned>
+template <int kColumns, bool kTransposed>
 inline void FilterTiles(const Fp32x3Args& args, const Grid& grid) {
   for (unsigned number = grid.block; number < args.tiles; number += grid.blocks) {
     const Fp32x3Tile tile = TileOf(args, number, kColumns);
@@ -132,9 +133,9 @@ inline void FilterTiles(const Fp32x3Args& args, const Grid& grid) {
     };
     const auto of_source = [&](unsigned place, unsigned term) {
       return FactorOf(args, source, PixelOf(args, term, tile.end),
-                      TapOf(args, place, kTurned ? args.rows : args.columns));
+                      TapOf(args, place, kTransposed ? args.rows : args.columns));
     };
-    if constexpr (kTurned) {
+    if constexpr (kTransposed) {
       MultiplyTile(args, tile, kColumns, of_source, of_gradient);
     } else {
       MultiplyTile(args, tile, kColumns, of_gradient, of_source);
@@ -156,7 +157,7 @@ OOC_BODY void Fp32x3Filter(const Fp32x3Args& args, const Grid& grid) {
 OOC_BODY void Fp32x3FilterNarrow(const Fp32x3Args& args, const Grid& grid) {
   FilterTiles<kFp32x3Columns / 2, false>(args, grid);
 }
-OOC_BODY void Fp32x3FilterTurned(const Fp32x3Args& args, const Grid& grid) {
+OOC_BODY void Fp32x3FilterTransposed(const Fp32x3Args& args, const Grid& grid) {
   FilterTiles<kFp32x3Columns / 2, true>(args, grid);
 }
 

@@ -29,7 +29,8 @@ constexpr int64_t kManyParts = 512;  // so many need not be fitted to the multip
 constexpr int64_t kMostSumsBytes = int64_t{64} << 20;  // of the parts that are under way
 // So that places in a padded tensor are numbers of 32 bits.
 constexpr Spatial kMostExtents{int64_t{1} << 30, int64_t{1} << 30, int64_t{1} << 30};
-constexpr int kVector = 4;  // elements of one copy
+constexpr int kVector = 4;         // elements of one copy
+constexpr int64_t kMostTiles = 4;  // of a thread block
 
 const EngineInfo& Fp32x3Info() { return EngineNamed("fp32x3"); }
 
@@ -40,17 +41,19 @@ int64_t PlacesOf(const Spatial& extent) { return extent[0] * extent[1] * extent[
 
 int64_t RowBytes(int64_t pitch) { return pitch * int64_t{sizeof(float)}; }
 
-// Bytes of shared memory: pixels, the factors of some steps, and the two parts of those of columns.
-// Behind them is what the threads of wgmma wait with.
+// Bytes of shared memory: pixels, the factors of some steps, the two parts of those of columns, and
+// mbarriers.
 template <class Body>
 int SharedBytes(bool filter, int64_t columns) {
-  constexpr int64_t kPixelBytes = int64_t{kFp32x3Pixels} * 4 * int64_t{sizeof(int)};
-  constexpr int64_t kWaitBytes = Body::kSplits * 2 * int64_t{sizeof(int64_t)};
+  constexpr int64_t kPixelBytes = 4 * int64_t{sizeof(int)};
+  constexpr int64_t kBarrierBytes = Body::kSplits * 2 * int64_t{sizeof(int64_t)};
+  const int64_t pixels = filter ? kFp32x3Pixels : kFp32x3Rows;
   const int64_t step = filter ? Body::kTerms * (RowBytes(kFp32x3Rows + kFp32x3Margin) +
                                                 RowBytes(columns + kFp32x3Margin))
                               : (kFp32x3Rows + columns) * RowBytes(Body::kPitch);
   const int64_t split = 2 * Body::kTerms * RowBytes(columns);
-  return static_cast<int>(kPixelBytes + Body::kStages * step + Body::kSplits * split + kWaitBytes);
+  return static_cast<int>(pixels * kPixelBytes + Body::kStages * step + Body::kSplits * split +
+                          kBarrierBytes);
 }
 
 // The tensor that taps read, and what becomes of places: forward and filter gradients read x;
@@ -122,7 +125,7 @@ struct Tiling {
   Kernel kernel;
   bool filter;
   int64_t columns;
-  bool turned;
+  bool transposed;
 };
 constexpr int64_t kNarrow = kFp32x3Columns / 2;
 constexpr Tiling kTilings[] = {
@@ -130,7 +133,7 @@ constexpr Tiling kTilings[] = {
     {Kernel::kFp32x3GatherNarrow, false, kNarrow, false},
     {Kernel::kFp32x3Filter, true, kFp32x3Columns, false},
     {Kernel::kFp32x3FilterNarrow, true, kNarrow, false},
-    {Kernel::kFp32x3FilterTurned, true, kNarrow, true},
+    {Kernel::kFp32x3FilterTransposed, true, kNarrow, true},
 };
 
 // A way to cut the terms of all sums: in how many parts, of how many terms, and parts of a launch.
@@ -166,16 +169,18 @@ struct Multiplication {
     Fp32x3Args its = args;
     its.tiles = static_cast<unsigned>(args.tiles * parts);
     LaunchShape launch = shape;
-    // By wgmma, a block has a multiprocessor for itself and takes one tile after the other.
-    launch.blocks =
-        gpu.has_wgmma() ? std::min<int64_t>(its.tiles, gpu.multiprocessors()) : int64_t{its.tiles};
+    // By wgmma, a block has a multiprocessor for itself. It takes several tiles, of which the next
+    // one is copied while the last is stored, but not all: copies may wait for a multiprocessor.
+    const int64_t rounds = CeilDiv(int64_t{its.tiles}, gpu.multiprocessors());
+    const int64_t each = gpu.has_wgmma() ? std::clamp<int64_t>(rounds / 8, 1, kMostTiles) : 1;
+    launch.blocks = CeilDiv(int64_t{its.tiles}, each);
     return gpu.Launch(kernel, launch, stream, its);
   }
 };
 
 int64_t TilesOf(const Fp32x3Args& args, const Tiling& tiling) {
-  const int64_t rows = tiling.turned ? args.columns : args.rows;
-  const int64_t columns = tiling.turned ? args.rows : args.columns;
+  const int64_t rows = tiling.transposed ? args.columns : args.rows;
+  const int64_t columns = tiling.transposed ? args.rows : args.columns;
   return CeilDiv(rows, kFp32x3Rows) * CeilDiv(columns, tiling.columns) * args.groups.divisor;
 }
 
@@ -193,7 +198,7 @@ int64_t CostOf(const Fp32x3Args& args, const Tiling& tiling, const Partition& pa
   return all * partition.terms * (narrow ? 2 : 3);
 }
 
-void Turn(Fp32x3Args* args) {
+void Transpose(Fp32x3Args* args) {
   std::swap(args->rows, args->columns);
   std::swap(args->row_step, args->column_step);
 }
@@ -204,7 +209,7 @@ void Cut(const Tiling& tiling, const Partition& partition, const Gpu& gpu, Multi
   made->partition = partition;
   args.part_terms = static_cast<unsigned>(partition.terms);
   args.tiles = static_cast<unsigned>(TilesOf(args, tiling));
-  if (tiling.turned) Turn(&args);
+  if (tiling.transposed) Transpose(&args);
   args.row_tiles = MakeDivisor(CeilDiv(args.rows, kFp32x3Rows));
   args.column_tiles = MakeDivisor(CeilDiv(args.columns, tiling.columns));
   args.pairs = args.column_step == 1 && args.columns % 2 == 0 ? 1 : 0;

@@ -127,11 +127,11 @@ OOC_HOST_DEVICE void AddBlock(const GatherFactors<kColumns, kVector, Body>& fact
   share->template AddBlock<Body::kPitch, Body::kPitch, 1, 1>(at + term,
                                                              at + factors.kRowFloats + term);
 }
-template <int kColumns, int kVector, bool kTurned, class Body, class Share>
-OOC_HOST_DEVICE void AddBlock(const FilterFactors<kColumns, kVector, kTurned, Body>& factors,
+template <int kColumns, int kVector, bool kTransposed, class Body, class Share>
+OOC_HOST_DEVICE void AddBlock(const FilterFactors<kColumns, kVector, kTransposed, Body>& factors,
                               const float* at, int term, Share* share) {
-  constexpr int kRowPitch = FilterFactors<kColumns, kVector, kTurned, Body>::kRowPitch;
-  constexpr int kColumnPitch = FilterFactors<kColumns, kVector, kTurned, Body>::kColumnPitch;
+  constexpr int kRowPitch = FilterFactors<kColumns, kVector, kTransposed, Body>::kRowPitch;
+  constexpr int kColumnPitch = FilterFactors<kColumns, kVector, kTransposed, Body>::kColumnPitch;
   share->template AddBlock<1, 1, kRowPitch, kColumnPitch>(
       at + term * kRowPitch, at + factors.kRowFloats + term * kColumnPitch);
 }
@@ -142,7 +142,7 @@ OOC_HOST_DEVICE void MultiplyTiles(const Fp32x3Args& args, const Grid& grid, Fp3
   const unsigned thread = threadIdx.x;
   const Fp32x3Tile tile = TileOf(args, grid.block, kColumns);
   auto* const pixels = static_cast<Fp32x3Reader*>(grid.shared);
-  float* const rooms = reinterpret_cast<float*>(pixels + kFp32x3Pixels);
+  float* const rooms = reinterpret_cast<float*>(pixels + Factors::kPixels);
   Factors::Begin(args, tile, pixels, thread);
   OOC_BARRIER;
   Factors factors(args, tile, pixels, thread);

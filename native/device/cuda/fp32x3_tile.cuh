@@ -5,7 +5,7 @@
 // and the layout of a row of terms.
 #pragma once
 
-#include "device/cuda/direct.cuh"
+#include "device/cuda/convert.cuh"
 
 namespace oocdnn::cuda {
 
@@ -29,8 +29,8 @@ OOC_HOST_DEVICE Fp32x3Tile TileOf(const Fp32x3Args& args, unsigned number, int c
   return tile;
 }
 
-// What a pixel reads is where a tap reads, moved: both have an element and three coordinates, whose
-// sums are those of the place. Elements may wrap where the place does not exist.
+// A pixel or a tap. The place that a pixel reads with a tap has the sums of their coordinates, and
+// its first element is the sum of their elements. Elements may wrap where the place does not exist.
 struct alignas(16) Fp32x3Reader {
   int element, at[3];
 };
@@ -110,8 +110,8 @@ OOC_HOST_DEVICE void CopyAhead(float* to, const float* tensor, int element) {
 template <class Body>
 OOC_HOST_DEVICE unsigned FloatOf(unsigned row, unsigned term) {
   if constexpr (Body::kPitch > Body::kTerms) return row * Body::kPitch + term;
-  const unsigned turn = row % 2 * 4 + row / 2 % 4;
-  return row * Body::kPitch + ((term / 4 ^ turn) * 4 + term % 4);
+  const unsigned swizzle = row % 2 * 4 + row / 2 % 4;
+  return row * Body::kPitch + ((term / 4 ^ swizzle) * 4 + term % 4);
 }
 
 // The copies of the factors of forward or backward data: rows of terms. A thread copies a quad, or
@@ -121,6 +121,7 @@ struct GatherFactors {
   static constexpr int kAcross = Body::kTerms / kVector, kDown = Body::kCopiers / kAcross;
   static constexpr int kRowFloats = kFp32x3Rows * Body::kPitch;
   static constexpr int kFloats = kRowFloats + kColumns * Body::kPitch;
+  static constexpr int kPixels = kFp32x3Rows;
   static constexpr int kRowCopies = kFp32x3Rows / kDown, kColumnCopies = kColumns / kDown;
   static_assert(kFp32x3Rows <= Body::kCopiers, "a thread finds one pixel");
   static_assert(kDown % 8 == 0, "the rows of a thread have the same order of quads");
@@ -186,18 +187,19 @@ struct GatherFactors {
 };
 
 // The copies of the factors of a filter gradient: rows of channels, each of a pixel. The rows of
-// the result are output channels, and its columns taps and input channels; kTurned: the reverse.
-// The pixels of the next few steps are in shared memory.
-template <int kColumns, int kVector, bool kTurned, class Body>
+// the result are output channels, and its columns taps and input channels; kTransposed: the
+// reverse. The pixels of the next few steps are in shared memory.
+template <int kColumns, int kVector, bool kTransposed, class Body>
 struct FilterFactors {
   static constexpr int kRowPitch = kFp32x3Rows + kFp32x3Margin;
   static constexpr int kColumnPitch = kColumns + kFp32x3Margin;
   static constexpr int kRowFloats = Body::kTerms * kRowPitch;
   static constexpr int kFloats = kRowFloats + Body::kTerms * kColumnPitch;
-  static constexpr int kTaps = kTurned ? kFp32x3Rows : kColumns;  // and input channels of a tile
-  static constexpr int kOutputs = kTurned ? kColumns : kFp32x3Rows;
+  static constexpr int kTaps =
+      kTransposed ? kFp32x3Rows : kColumns;  // and input channels of a tile
+  static constexpr int kOutputs = kTransposed ? kColumns : kFp32x3Rows;
   // In shared memory are two runs of pixels, the next one and the one that is being copied.
-  static constexpr int kRun = kFp32x3Pixels / 2;
+  static constexpr int kPixels = kFp32x3Pixels, kRun = kPixels / 2;
   static_assert(kRun <= Body::kCopiers, "a thread finds one pixel");
   const Fp32x3Args& args;
   const Fp32x3Tile& tile;
@@ -208,7 +210,7 @@ struct FilterFactors {
 
   OOC_MEMBER static void Begin(const Fp32x3Args& args, const Fp32x3Tile& tile, Fp32x3Reader* pixels,
                                unsigned thread) {
-    for (unsigned i = thread; i < kFp32x3Pixels; i += Body::kCopiers) {
+    for (unsigned i = thread; i < kPixels; i += Body::kCopiers) {
       pixels[i] = PixelOf(args, tile.begin + i, tile.end);
     }
   }
@@ -218,27 +220,27 @@ struct FilterFactors {
       : args(its), tile(of), pixels(its_pixels), thread(its_thread) {
     source = args.source_data + tile.group * args.source_group;
     gradient = args.other_data + tile.group * args.other_group;
-    tap = TapOf(args, (kTurned ? tile.row : tile.column) + thread % (kTaps / kVector) * kVector,
-                kTurned ? args.rows : args.columns);
+    tap = TapOf(args, (kTransposed ? tile.row : tile.column) + thread % (kTaps / kVector) * kVector,
+                kTransposed ? args.rows : args.columns);
   }
 
   OOC_MEMBER void Continue(unsigned term) const {
     const unsigned next = term + Body::kTerms - tile.begin;  // the first term behind the step
     if (next % kRun != 0 || thread >= kRun) return;
     const unsigned place = next + kRun + thread;  // in the place of what was copied
-    pixels[place % kFp32x3Pixels] = PixelOf(args, tile.begin + place, tile.end);
+    pixels[place % kPixels] = PixelOf(args, tile.begin + place, tile.end);
   }
 
   OOC_MEMBER void Copy(unsigned term, float* to) const {
-    CopySource(term, kTurned ? to : to + kRowFloats);
-    CopyGradient(term, kTurned ? to + kRowFloats : to);
+    CopySource(term, kTransposed ? to : to + kRowFloats);
+    CopyGradient(term, kTransposed ? to + kRowFloats : to);
   }
 
   OOC_MEMBER void CopySource(unsigned term, float* to) const {
     constexpr int kAcross = kTaps / kVector, kDown = Body::kCopiers / kAcross;
     constexpr int kPitch = kTaps + kFp32x3Margin;
     const unsigned down = thread / kAcross;
-    const Fp32x3Reader* const from = pixels + (term - tile.begin) % kFp32x3Pixels + down;
+    const Fp32x3Reader* const from = pixels + (term - tile.begin) % kPixels + down;
     to += down * kPitch + thread % kAcross * kVector;
     OOC_UNROLL
     for (int i = 0; i < Body::kTerms / kDown; ++i) {
@@ -251,13 +253,13 @@ struct FilterFactors {
     constexpr int kAcross = kOutputs / kVector, kDown = Body::kCopiers / kAcross;
     constexpr int kPitch = kOutputs + kFp32x3Margin;
     const unsigned across = thread % kAcross * kVector, down = thread / kAcross;
-    const unsigned channel = (kTurned ? tile.column : tile.row) + across;
+    const unsigned channel = (kTransposed ? tile.column : tile.row) + across;
     const unsigned first = (term + down) * args.other_pitch + channel;
     to += down * kPitch + across;
     OOC_UNROLL
     for (int i = 0; i < Body::kTerms / kDown; ++i) {
       const bool there =
-          term + down + i * kDown < tile.end && channel < (kTurned ? args.columns : args.rows);
+          term + down + i * kDown < tile.end && channel < (kTransposed ? args.columns : args.rows);
       CopyAhead<kVector * 4>(to + i * kDown * kPitch, gradient,
                              there ? static_cast<int>(first + i * kDown * args.other_pitch) : -1);
     }

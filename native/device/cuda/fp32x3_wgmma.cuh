@@ -1,10 +1,10 @@
 // The products of fp32x3.cuh by wgmma, which GPUs of compute capability 9.0 have.
 //
-// A block has four groups of four warps. Two multiply, each half of the tile's rows; two copy the
+// A thread block has four warpgroups. Two multiply, each half of the tile's rows; two copy the
 // factors of later steps to shared memory and split those of the columns, which the instructions
-// read there. A multiplying group reads and splits its rows itself, which lie in registers. A block
-// of kFp32x3Block terms takes six instructions; while they run, the group prepares the rows of its
-// next block, and the other one adds the sums of its last.
+// read there. A multiplying warpgroup reads and splits its rows itself, which lie in registers. The
+// kFp32x3Block terms of a block take six instructions; while those of one warpgroup run, the other
+// one adds the sums of its last block and reads rows.
 #pragma once
 
 #include "device/cuda/fp32x3_tile.cuh"
@@ -16,10 +16,10 @@ namespace oocdnn::cuda {
 constexpr int kFp32x3Steps = kFp32x3Block / 8;  // of a block: each is eight terms
 constexpr int kFp32x3Quads = kFp32x3Block / 4;  // four terms of a column, which lie side by side
 
-// Adds eight terms to the sums of a group: 64 rows, whose factors are in registers, and 128 or 64
-// columns, whose factors lie where `columns` says. `add`: 0 if the sums begin with them.
-OOC_HOST_DEVICE void MultiplyAddGroup(float (&sum)[64], const unsigned (&rows)[4],
-                                      unsigned long long columns, int add) {
+// Adds eight terms to the sums of a warpgroup: 64 rows, whose factors are in registers, and 128 or
+// 64 columns, whose factors lie where `columns` says. `add`: 0 if the sums begin with them.
+OOC_HOST_DEVICE void WarpgroupMultiplyAdd(float (&sum)[64], const unsigned (&rows)[4],
+                                          unsigned long long columns, int add) {
   asm volatile(
       "{\n.reg .pred p;\n"
       "setp.ne.b32 p, %69, 0;\n"
@@ -44,8 +44,8 @@ OOC_HOST_DEVICE void MultiplyAddGroup(float (&sum)[64], const unsigned (&rows)[4
       : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "l"(columns), "r"(add));
 }
 
-OOC_HOST_DEVICE void MultiplyAddGroup(float (&sum)[32], const unsigned (&rows)[4],
-                                      unsigned long long columns, int add) {
+OOC_HOST_DEVICE void WarpgroupMultiplyAdd(float (&sum)[32], const unsigned (&rows)[4],
+                                          unsigned long long columns, int add) {
   asm volatile(
       "{\n.reg .pred p;\n"
       "setp.ne.b32 p, %37, 0;\n"
@@ -63,8 +63,8 @@ OOC_HOST_DEVICE void MultiplyAddGroup(float (&sum)[32], const unsigned (&rows)[4
       : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "l"(columns), "r"(add));
 }
 
-// Has the compiler take the registers for written and read here, since it does not know how long
-// instructions that run beside others use them.
+// Marks registers as read and written here: asynchronous instructions use them for longer than the
+// compiler knows.
 template <int kCount>
 OOC_HOST_DEVICE void Touch(float (&values)[kCount]) {
   OOC_UNROLL
@@ -147,8 +147,8 @@ OOC_HOST_DEVICE void ReadColumn(const GatherFactors<kColumns, kVector, Body>* fa
   quads[1] = {read[0].y, read[1].y, read[2].y, read[3].y};
 }
 
-template <int kColumns, int kVector, bool kTurned, class Body>
-OOC_HOST_DEVICE void ReadRows(const FilterFactors<kColumns, kVector, kTurned, Body>* factors,
+template <int kColumns, int kVector, bool kTransposed, class Body>
+OOC_HOST_DEVICE void ReadRows(const FilterFactors<kColumns, kVector, kTransposed, Body>* factors,
                               const float* at, int block, unsigned row, unsigned lane,
                               float (&values)[kFp32x3Steps][4]) {
   OOC_UNROLL
@@ -160,8 +160,8 @@ OOC_HOST_DEVICE void ReadRows(const FilterFactors<kColumns, kVector, kTurned, Bo
     }
   }
 }
-template <int kColumns, int kVector, bool kTurned, class Body, int kQuads>
-OOC_HOST_DEVICE void ReadColumn(const FilterFactors<kColumns, kVector, kTurned, Body>* factors,
+template <int kColumns, int kVector, bool kTransposed, class Body, int kQuads>
+OOC_HOST_DEVICE void ReadColumn(const FilterFactors<kColumns, kVector, kTransposed, Body>* factors,
                                 const float* at, unsigned block, unsigned first, unsigned column,
                                 float4 (&quads)[kQuads]) {
   const unsigned term = block * kFp32x3Block + first * 4;
@@ -174,8 +174,8 @@ OOC_HOST_DEVICE void ReadColumn(const FilterFactors<kColumns, kVector, kTurned, 
   }
 }
 
-// The split columns of a step in shared memory: high parts, then low ones. Each is quads of terms,
-// of one the columns side by side: eight of them are a matrix as the instructions read them.
+// The split columns of a step in shared memory: high parts, then low ones. Each is a list of quads
+// of terms, and of a quad the columns lie side by side: eight columns are a core matrix of wgmma.
 template <int kColumns>
 struct SplitColumns {
   static constexpr int kBlocks = Fp32x3Wgmma::kTerms / kFp32x3Block;
@@ -213,12 +213,12 @@ struct SplitColumns {
 };
 
 template <int kColumns>
-struct GroupShare {
+struct WarpgroupShare {
   static constexpr int kSums = kColumns / 2;
   float sum[kSums], block[kSums];
   unsigned row, lane;  // of the thread's first sum, in the tile
 
-  OOC_MEMBER explicit GroupShare(unsigned thread)
+  OOC_MEMBER explicit WarpgroupShare(unsigned thread)
       : row(thread / 32 * 16 + thread % 32 / 4), lane(thread % 4) {}
 
   OOC_MEMBER void Clear() {
@@ -232,12 +232,12 @@ struct GroupShare {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     OOC_UNROLL
     for (int s = 0; s < kFp32x3Steps; ++s) {
-      MultiplyAddGroup(block, rows.low[s], columns.Described(number, s, false), s);
-      MultiplyAddGroup(block, rows.high[s], columns.Described(number, s, true), 1);
+      WarpgroupMultiplyAdd(block, rows.low[s], columns.Described(number, s, false), s);
+      WarpgroupMultiplyAdd(block, rows.high[s], columns.Described(number, s, true), 1);
     }
     OOC_UNROLL
     for (int s = 0; s < kFp32x3Steps; ++s) {
-      MultiplyAddGroup(block, rows.high[s], columns.Described(number, s, false), 1);
+      WarpgroupMultiplyAdd(block, rows.high[s], columns.Described(number, s, false), 1);
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   }
@@ -259,6 +259,7 @@ struct GroupShare {
       block[i] = old.x;
       block[i + 1] = old.y;
     }
+    // So that addresses are computed again, as there are no registers for all of them.
     asm volatile("" : "+r"(row), "+r"(lane)::"memory");
     OOC_UNROLL
     for (int i = 0; i < kSums; i += 2) {
@@ -271,39 +272,39 @@ struct GroupShare {
   }
 };
 
-// Counts arrivals in shared memory, and begins anew when all have come.
-struct Arrivals {
+// An mbarrier in shared memory.
+struct Barrier {
   unsigned address;
 
-  OOC_MEMBER void Expect(unsigned count) const {
+  OOC_MEMBER void Init(unsigned count) const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
   }
-  // Of a warp, once all its threads have come.
+  // Counts one arrival for each warp, once all its threads are here.
   OOC_MEMBER void Arrive() const {
     __syncwarp();
     if (threadIdx.x % 32 != 0) return;
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
   }
-  // Waits for the end of a round, of which only whether its number is odd matters.
-  OOC_MEMBER void Wait(unsigned round) const {
+  // Waits until the phase of this number is complete.
+  OOC_MEMBER void Wait(unsigned phase) const {
     asm volatile(
         "{\n.reg .pred done;\n"
         "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
         "@!done bra again;\n}" ::"r"(address),
-        "r"(round % 2)
+        "r"(phase % 2)
         : "memory");
   }
 };
 
 // What a block has in shared memory.
 template <int kColumns, class Factors>
-struct WgmmaRoom {
+struct WgmmaMemory {
   using Body = Fp32x3Wgmma;
   Fp32x3Reader* pixels;
   float *splits, *stages;
 
-  OOC_MEMBER explicit WgmmaRoom(void* shared) : pixels(static_cast<Fp32x3Reader*>(shared)) {
-    splits = reinterpret_cast<float*>(pixels + kFp32x3Pixels);
+  OOC_MEMBER explicit WgmmaMemory(void* shared) : pixels(static_cast<Fp32x3Reader*>(shared)) {
+    splits = reinterpret_cast<float*>(pixels + Factors::kPixels);
     stages = splits + Body::kSplits * SplitColumns<kColumns>::kFloats;
   }
   // Steps are counted over all tiles of the block.
@@ -318,11 +319,11 @@ struct WgmmaRoom {
   OOC_MEMBER void WaitForMemory(unsigned step) const {
     if (step >= Body::kSplits) Free(step).Wait(step / Body::kSplits - 1);
   }
-  OOC_MEMBER Arrivals Full(unsigned step) const { return {Barrier(step % Body::kSplits)}; }
-  OOC_MEMBER Arrivals Free(unsigned step) const {
-    return {Barrier(Body::kSplits + step % Body::kSplits)};
+  OOC_MEMBER Barrier Full(unsigned step) const { return {AddressOf(step % Body::kSplits)}; }
+  OOC_MEMBER Barrier Free(unsigned step) const {
+    return {AddressOf(Body::kSplits + step % Body::kSplits)};
   }
-  OOC_MEMBER unsigned Barrier(unsigned number) const {
+  OOC_MEMBER unsigned AddressOf(unsigned number) const {
     return static_cast<unsigned>(
         __cvta_generic_to_shared(stages + Body::kStages * Factors::kFloats + number * 2));
   }
@@ -333,19 +334,19 @@ OOC_HOST_DEVICE unsigned StepsOf(const Fp32x3Tile& tile) {
 }
 
 // Waits for all threads that copy.
-OOC_HOST_DEVICE void MeetCopiers() {
+OOC_HOST_DEVICE void SyncCopiers() {
   asm volatile("bar.sync 1, %0;" ::"n"(Fp32x3Wgmma::kCopiers) : "memory");
 }
 
 // Copies and splits the factors of a tile; `before`: steps of earlier tiles.
 template <int kColumns, class Factors>
 OOC_HOST_DEVICE void ProvideTile(const Fp32x3Args& args, const Fp32x3Tile& tile, unsigned before,
-                                 const WgmmaRoom<kColumns, Factors>& room, unsigned thread) {
+                                 const WgmmaMemory<kColumns, Factors>& room, unsigned thread) {
   using Body = Fp32x3Wgmma;
   constexpr int kAhead = Body::kStages - Body::kSplits;  // steps whose copies are under way
-  MeetCopiers();  // none still reads what copies of the last tile needed
+  SyncCopiers();  // none still reads what copies of the last tile needed
   Factors::Begin(args, tile, room.pixels, thread);
-  MeetCopiers();
+  SyncCopiers();
   Factors factors(args, tile, room.pixels, thread);
   const unsigned steps = StepsOf(tile);
   const auto copy = [&](unsigned step) {
@@ -358,7 +359,7 @@ OOC_HOST_DEVICE void ProvideTile(const Fp32x3Args& args, const Fp32x3Tile& tile,
   for (unsigned step = 0; step < steps; ++step) {
     const unsigned number = before + step;
     asm volatile("cp.async.wait_group %0;" ::"n"(kAhead - 1) : "memory");
-    MeetCopiers();
+    SyncCopiers();
     room.WaitForMemory(number);
     room.Split(number).Fill(static_cast<const Factors*>(nullptr), room.Stage(number), thread);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -371,8 +372,8 @@ OOC_HOST_DEVICE void ProvideTile(const Fp32x3Args& args, const Fp32x3Tile& tile,
 // Multiplies the factors of a tile.
 template <int kColumns, class Factors>
 OOC_HOST_DEVICE void MultiplyTile(const Fp32x3Args& args, const Fp32x3Tile& tile, unsigned before,
-                                  const WgmmaRoom<kColumns, Factors>& room,
-                                  GroupShare<kColumns>* share) {
+                                  const WgmmaMemory<kColumns, Factors>& room,
+                                  WarpgroupShare<kColumns>* share) {
   using Body = Fp32x3Wgmma;
   static_assert(Body::kTerms == 2 * kFp32x3Block, "a step is two blocks");
   const auto read = [&](unsigned number, int block, SplitRows* rows) {
@@ -424,11 +425,11 @@ OOC_HOST_DEVICE void MultiplyTiles(const Fp32x3Args& args, const Grid& grid, Fp3
   using Body = Fp32x3Wgmma;
   constexpr unsigned kMultipliers = Body::kThreads - Body::kCopiers;
   const unsigned thread = threadIdx.x;
-  const WgmmaRoom<kColumns, Factors> room(grid.shared);
+  const WgmmaMemory<kColumns, Factors> room(grid.shared);
   if (thread == 0) {
     for (unsigned step = 0; step < Body::kSplits; ++step) {
-      room.Full(step).Expect(Body::kCopiers / 32);
-      room.Free(step).Expect(kMultipliers / 32);
+      room.Full(step).Init(Body::kCopiers / 32);
+      room.Free(step).Init(kMultipliers / 32);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -441,7 +442,7 @@ OOC_HOST_DEVICE void MultiplyTiles(const Fp32x3Args& args, const Grid& grid, Fp3
     });
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
-    GroupShare<kColumns> share(thread);
+    WarpgroupShare<kColumns> share(thread);
     ForTiles<kColumns>(args, grid, [&](const Fp32x3Tile& tile, unsigned before) {
       MultiplyTile<kColumns, Factors>(args, tile, before, room, &share);
     });

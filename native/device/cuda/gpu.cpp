@@ -30,7 +30,7 @@ constexpr std::array<const char*, kKernels> kKernelNames{"ooc_rows",
                                                          "ooc_fp32x3_gather_narrow",
                                                          "ooc_fp32x3_filter",
                                                          "ooc_fp32x3_filter_narrow",
-                                                         "ooc_fp32x3_filter_turned",
+                                                         "ooc_fp32x3_filter_transposed",
                                                          "ooc_fp32x3_add",
                                                          "ooc_bias_parts",
                                                          "ooc_bias_chain"};
@@ -75,7 +75,8 @@ Status Gpu::Describe() {
   return {};
 }
 
-// The fat binary serves most; a driver older than the nvcc that made it may refuse it all the same.
+// The fat binary serves most. It has no code for some GPUs, and a driver older than the nvcc that
+// made it may refuse it.
 Status Gpu::LoadKernels(const GpuOptions& options) {
   Status refused;
   kernels_ = Format("built in for %s", KernelTargets());
@@ -102,7 +103,7 @@ Status Gpu::LoadKernels(const GpuOptions& options) {
   return DescribeKernels();
 }
 
-// For which GPUs they were compiled shows in what they admit.
+// Their attributes tell for which GPUs they were compiled.
 Status Gpu::DescribeKernels() {
   constexpr int kLeastTf32 = 80;
   const auto function = [this](Kernel kernel) { return function_[static_cast<size_t>(kernel)]; };
@@ -112,13 +113,13 @@ Status Gpu::DescribeKernels() {
   has_tf32_ = version >= kLeastTf32;
   OOC_CUDA(driver(), cuFuncGetAttribute, &threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
            function(Kernel::kFp32x3Gather));
-  has_wgmma_ = threads >= Fp32x3Wgmma::kThreads;
+  has_wgmma_ = threads > Fp32x3Mma::kThreads;
   if (!has_wgmma_) return {};
   OOC_CUDA(driver(), cuDeviceGetAttribute, &shared,
            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, context_.device());
   for (const Kernel kernel :
        {Kernel::kFp32x3Gather, Kernel::kFp32x3GatherNarrow, Kernel::kFp32x3Filter,
-        Kernel::kFp32x3FilterNarrow, Kernel::kFp32x3FilterTurned}) {
+        Kernel::kFp32x3FilterNarrow, Kernel::kFp32x3FilterTransposed}) {
     OOC_CUDA(driver(), cuFuncSetAttribute, function(kernel),
              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
   }

@@ -33,7 +33,7 @@ enum class Kernel : int {
   kFp32x3GatherNarrow,
   kFp32x3Filter,
   kFp32x3FilterNarrow,
-  kFp32x3FilterTurned,
+  kFp32x3FilterTransposed,
   kFp32x3Add,
   kBiasParts,
   kBiasChain,

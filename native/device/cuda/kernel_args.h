@@ -330,19 +330,18 @@ struct DepthwiseCell {
 };
 
 // ooc_fp32x3_gather (forward and backward data), ooc_fp32x3_filter (backward filter); the narrow
-// ones have half the columns in a tile, and the turned one too, whose rows are what columns are
-// otherwise. A product of matrices, `rows` x `columns` of sums over `terms` for each group, see
-// fp32x3.cuh. Tensors are dense, channels nearest. `source_data` is what taps read: x, or dy for
-// backward data; `other_data` are the filters, or dy for backward filter.
+// ones have half the columns in a tile, and so has the transposed one, which computes the transpose
+// of the product. A product of matrices, `rows` x `columns` of sums over `terms` for each group,
+// see fp32x3.cuh. Tensors are dense, channels nearest. `source_data` is what taps read: x, or dy
+// for backward data; `other_data` are the filters, or dy for backward filter.
 constexpr int kFp32x3Rows = 128, kFp32x3Columns = 128;  // of a tile
-constexpr int kFp32x3Pixels = 256;  // of a tile or of some steps, in shared memory
+constexpr int kFp32x3Pixels = 256;  // of some steps of a filter gradient, in shared memory
 constexpr int kFp32x3Margin = 8;    // floats behind the channels of a pixel in shared memory
 
 // The ways to multiply: by mma, and by wgmma, which the kernels for GPUs of compute capability 9.0
 // use. Threads of a block, and those that copy factors; terms of a step; steps that shared memory
 // holds, and how many of them with columns that are split; floats of a row of the terms of a step.
-// Rows lie so that neighbours meet different banks: by a margin, or with their quads in other
-// orders.
+// Rows lie so that neighbours meet different banks: by a margin, or by an XOR swizzle of quads.
 struct Fp32x3Mma {
   static constexpr int kThreads = 128, kCopiers = 128, kTerms = 16, kStages = 2, kSplits = 0;
   static constexpr int kPitch = 20;
