@@ -74,7 +74,7 @@ std::string KindOf(const Problem& problem) {
                            problem.NeedsFinish());
 }
 
-// The problem, and a problem for each gradient that it computes beside.
+// A problem for each part of a joint problem: its own direction, and each further gradient.
 std::vector<Problem> SinglesOf(const Problem& problem) {
   std::vector<Problem> singles;
   for (const Part& part : PartsOf(problem)) {

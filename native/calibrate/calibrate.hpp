@@ -60,7 +60,7 @@ class MachineProfile {
 
  private:
   void Open();
-  // Of a problem that computes nothing beside.
+  // Lacks, of a problem that computes one gradient or y alone.
   [[nodiscard]] bool LacksSingle(const Problem& single) const;
   void Use(const Profile& profile);
   [[nodiscard]] Status CheckGrows() const;

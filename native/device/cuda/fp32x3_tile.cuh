@@ -106,7 +106,8 @@ OOC_HOST_DEVICE void CopyAhead(float* to, const float* tensor, int element) {
   }
 }
 
-// Where a row of terms has one of them in shared memory, in floats. Copies and reads are of quads.
+// The offset, in floats, of a term in a row of terms in shared memory. Copies and reads access four
+// terms at once, which lie side by side: a quad.
 template <class Body>
 OOC_HOST_DEVICE unsigned FloatOf(unsigned row, unsigned term) {
   if constexpr (Body::kPitch > Body::kTerms) return row * Body::kPitch + term;
@@ -124,16 +125,16 @@ struct GatherFactors {
   static constexpr int kPixels = kFp32x3Rows;
   static constexpr int kRowCopies = kFp32x3Rows / kDown, kColumnCopies = kColumns / kDown;
   static_assert(kFp32x3Rows <= Body::kCopiers, "a thread finds one pixel");
-  static_assert(kDown % 8 == 0, "the rows of a thread have the same order of quads");
+  static_assert(kDown % 8 == 0, "the rows of a thread have the same swizzle");
   const Fp32x3Args& args;
   const Fp32x3Tile& tile;
   const Fp32x3Reader* pixels;
   const float *source, *filter;
   unsigned across, down;
-  unsigned channel;         // that the next copy begins with; at least a tap's: a tap later
-  int element[kRowCopies];  // that it reads of each row
+  unsigned channel;         // of the next copy; from the number of channels on: of the next tap
+  int element[kRowCopies];  // of the next copy, by row
 
-  // What the first copies need; a barrier has to follow.
+  // Computes the pixels that the first copies need. The caller synchronizes the threads after it.
   OOC_MEMBER static void Begin(const Fp32x3Args& args, const Fp32x3Tile& tile, Fp32x3Reader* pixels,
                                unsigned thread) {
     if (thread < kFp32x3Rows) pixels[thread] = PixelOf(args, tile.row + thread, args.rows);
@@ -151,7 +152,8 @@ struct GatherFactors {
     filter = args.other_data + static_cast<Long>(tile.group) * args.other_group;
   }
 
-  // What later copies need, once all threads have copied the step of this term.
+  // Computes the pixels that later copies need; here all of them are known from the beginning. All
+  // threads have copied the step of this term before.
   OOC_MEMBER void Continue(unsigned) const {}
 
   OOC_MEMBER void Copy(unsigned term, float* to) {
@@ -266,8 +268,8 @@ struct FilterFactors {
   }
 };
 
-// Where the sum of a row and a column is stored. Two neighbouring columns are stored at once where
-// `pairs` says so.
+// The address of the sum of a row and a column. One access stores the sums of two neighbouring
+// columns if `pairs` is 1.
 struct Fp32x3Place {
   float* at;
   bool first, second;  // whether the column and the next one exist

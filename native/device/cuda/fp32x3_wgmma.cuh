@@ -97,11 +97,12 @@ struct SplitRows {
 };
 
 // Reads what a thread needs of a block of terms. Of the rows: for each step the factors of `row`
-// and `row` + 8 in its terms `lane` and `lane` + 4. Of a column: four quads, two for each step.
+// and `row` + 8 in its terms `lane` and `lane` + 4. Of a column: some of its four quads, two for
+// each step.
 //
-// Which terms of a block are the eight of a step is open, as long as rows and columns agree. Of
-// rows of terms a thread reads four that lie side by side: step s has the terms 4 i + 2 s and 4 i +
-// 2 s + 1, and in its order those with 2 s come first.
+// The terms of a block may be multiplied in any order that rows and columns share. In rows of terms
+// a thread reads a quad, so that step s has the terms 4 i + 2 s and 4 i + 2 s + 1, those with 2 s
+// first.
 template <int kColumns, int kVector, class Body>
 OOC_HOST_DEVICE void ReadRows(const GatherFactors<kColumns, kVector, Body>*, const float* at,
                               int block, unsigned row, unsigned lane,
@@ -202,7 +203,7 @@ struct SplitColumns {
     }
   }
 
-  // What an instruction takes for the columns of a step of a block: two quads.
+  // The matrix descriptor of the columns of a step of a block: two quads, without a swizzle.
   OOC_MEMBER unsigned long long Described(int block, int step, bool low) const {
     constexpr unsigned long long kQuadBytes = kColumns * 16, kEightBytes = 128;
     const float* const from =
@@ -296,7 +297,7 @@ struct Barrier {
   }
 };
 
-// What a block has in shared memory.
+// The shared memory of a thread block.
 template <int kColumns, class Factors>
 struct WgmmaMemory {
   using Body = Fp32x3Wgmma;
