@@ -216,7 +216,9 @@ class Study:
         borrow = dict(map(lender, self.given.borrow))
         run = self.device.limit(limit, self.given.planning, borrow)
         with run:
-            row, batch = self._timed(training, WARM, TIMED, lambda: run.settled)
+            row, batch = self._timed(
+                training, WARM, TIMED, lambda: run.settled, lambda: run.searching
+            )
             if run.plan is not None:
                 told = run.plan.explain()
                 row |= _told(run.plan, row)
@@ -275,16 +277,17 @@ class Study:
         warm: int,
         timed: int,
         settled: Callable[[], bool] = lambda: True,
+        searching: Callable[[], bool] = lambda: False,
     ) -> tuple[Row, Any]:
         """Steps with one batch; the last `timed` of them count, after `warm` ones and what it takes
-        until it is settled. Also returns the batch."""
+        until it is settled and no faster plan is searched for. Also returns the batch."""
         device, batch = self.device, training.batch()
         losses: list[torch.Tensor] = []
         seconds, loops, most = [], [], 0
         before: dict[str, int] = {}
         while len(losses) < warm + timed:
             if len(losses) == warm:
-                if not settled() and warm < FIRST:
+                if searching() or (not settled() and warm < FIRST):
                     warm += 1
                 else:
                     device.restart()

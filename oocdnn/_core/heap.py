@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from oocdnn._core.cdefs import BlockState
 from oocdnn._core.loading import _ffi, _library
-from oocdnn._core.native import InterruptCallback, _check
+from oocdnn._core.native import InterruptCallback, Progress, _check
 
 FREE, USED, UNMAPPED = (int(state) for state in BlockState)
 
@@ -90,10 +90,16 @@ class NativeSteering(NamedTuple):
 
 
 def steered(
-    heap: NativeHeap, requests: NativeRequests, limit: int, seed: int, seconds: float
+    heap: NativeHeap,
+    requests: NativeRequests,
+    limit: int,
+    seed: int,
+    seconds: float,
+    progress: Progress | None = None,
 ) -> NativeSteering | None:
-    """None where none was found; Ctrl-C ends the search."""
+    """None where none was found. Ctrl-C ends the search, and so does what `progress` raises."""
     ffi, interrupt = _ffi(), InterruptCallback()
+    interrupt.watch(progress)
     search = ffi.new("oocdnn_steering_search *", (limit, seed, seconds))
     made = ffi.new("oocdnn_steering *")
     status = _library().oocdnn_steer_heap(

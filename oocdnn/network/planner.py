@@ -38,6 +38,7 @@ class Plan:
         reserved: Predicted bytes that the allocator reserves, or None where that is not known.
         acting: Seconds of the host at positions, for what keeps the allocator to that.
         stalls: Seconds of the device at positions, which waits for the allocator.
+        faster: A faster plan for which no way was found to reserve as little, or None.
     """
 
     timeline: Timeline
@@ -51,6 +52,7 @@ class Plan:
     reserved: int | None = None
     acting: Mapping[int, float] = field(default_factory=dict)
     stalls: Mapping[int, float] = field(default_factory=dict)
+    faster: Plan | None = None
 
     @property
     def seconds(self) -> float:

@@ -76,11 +76,12 @@ class Reserving:
         self._began = time.monotonic()
         self._telling = 0.0  # seconds that the last answer of `reserved` took
         self._all: list[Plan] = []
+        self._faster: Plan | None = None  # looked at for longer, in vain
 
     def run(self) -> Plan:
         """The first plan that fits, or a faster one that leaves as much or more; where none fits,
         the fastest that fits if unused memory is given back in the midst of the step, else the one
-        that reserves least."""
+        that reserves least. It has a faster one that nearly fits, if there is one."""
         limit, part = self._limit, 0.0
         best = last = self._made(limit, _FIRST_SHARE * self._seconds, None)
         while not self._fits(best) and self._parts:
@@ -99,6 +100,9 @@ class Reserving:
             best = self._alone(best)
         best = self._again(best)
         best.limit, best.planning = limit, time.monotonic() - self._began
+        faster = self._faster
+        if faster is not None and (not self._fits(best) or is_faster(faster, best)):
+            best.faster = faster
         return best
 
     def _tries(self) -> tuple[int, float]:
@@ -155,7 +159,7 @@ class Reserving:
         fewest bytes is looked at again."""
         end, fits = time.monotonic() + _LONGEST * self._seconds, self._fits(best)
         fast = [one for one in self._all if not self._fits(one)]
-        fast = [one for one in fast if not fits or one.seconds * _FASTER < best.seconds]
+        fast = [one for one in fast if not fits or is_faster(one, best)]
         if not fast:
             return best
         nearest = min(fast, key=_peak)
@@ -169,6 +173,7 @@ class Reserving:
             if time.monotonic() - began < look / 2:
                 break  # found, or there is nothing more to look for
         if not self._fits(nearest):
+            self._faster = nearest
             return best
         return min(best, nearest, key=_seconds) if fits else nearest
 
@@ -180,7 +185,7 @@ class Reserving:
             made = None
             with contextlib.suppress(OutOfMemory):
                 made = self._made(room, _NEXT_SHARE * self._seconds, None)
-            if made is None or made.seconds * _FASTER >= best.seconds:
+            if made is None or not is_faster(made, best):
                 low = room
                 continue
             high, fast = room, made
@@ -212,6 +217,11 @@ class Reserving:
         self._telling = time.monotonic() - began
         self._all.append(told)
         return told
+
+
+def is_faster(plan: Plan, other: Plan) -> bool:
+    """True if a plan is so much faster than another one that it is looked at for longer."""
+    return plan.seconds * _FASTER < other.seconds
 
 
 def _parts(limit: int, least: int) -> list[float]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeGuard
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.network.reserving import is_faster
 from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.gaps import TRIES
+from oocdnn.torch.limit.heap.background import BackgroundSearch
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_seconds
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
 
 _STEERED = 4  # times in a row that a kind's plan is steered anew, which takes long
+_BESIDE = 240  # times as long as for one plan, steering is looked for beside steps
+_COMPARED = 4  # steps of a plan that took the place of another one
 
 # From a timeline, bytes that may be reserved, what tells the bytes that a schedule reserves, and
 # what a copy takes the host, where that is known.
@@ -51,6 +56,18 @@ class Planning:
         self.limit, self._steering_seconds = limit, steering_seconds
         self._act: float | None = None  # seconds of the host for an act of a steering
         self._trim: float | None = None  # and for each byte of a trim
+        self._search: BackgroundSearch | None = None
+        self._searched: Known | None = None  # the kind whose faster plan that looks for
+
+    def searches(self, known: Known) -> bool:
+        """Whether a faster plan is looked for, or being compared."""
+        return known.slower is not None or (self._search is not None and self._searched is known)
+
+    def close(self) -> None:
+        """Ends what runs beside the steps."""
+        search, self._search = self._search, None
+        if search is not None:
+            search.stop()
 
     def first(
         self, recorder: Recorder, first: object, division: Division, found: Found, label: str
@@ -93,8 +110,14 @@ class Planning:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
         leave more are tried; if none serves, true where the step should be recorded again with
         operations in more parts, else the nearest plan stays. A step whose steering ended midway
-        tells nothing of its plan, which is steered anew."""
+        tells nothing of its plan, which is steered anew. A faster plan that was found beside the
+        steps takes the place of the present one."""
         assert known.course is not None
+        if known.slower is not None:
+            self._compare(known, known.slower)
+            return False
+        if known.final and self._takes_found(known):
+            return False
         if not known.course.spacers.lost:
             known.steered = 0
         elif known.steered < _STEERED:
@@ -139,6 +162,9 @@ class Planning:
         where that has kept to the limit and no other is found."""
         room, kept = self._room(known), self._kept(known)
         reservation = self._reservation(known, room)
+        if self._searched is known:
+            self.close()
+        known.slower = None
         known.update_event_seconds()
         timeline = known.timeline_with_runtime
         plan = self._planner(timeline, room, reservation, known.record.copying)
@@ -161,6 +187,63 @@ class Planning:
         known.course.plan, known.course.runs = known.plan, 0
         if not (stays and steered):
             self._take_up(known.course, reservation)
+
+        self._search_beside(known, plan, reservation)
+
+    def _search_beside(
+        self, known: Known, plan: Plan | None, reservation: Reservation | None
+    ) -> None:
+        """Looks for the steering of a faster plan, if the new plan has one, beside the next steps.
+        There is one such search at a time."""
+        faster = None if plan is None else plan.faster
+        if plan is None or faster is None:
+            return
+        plan.faster = None
+        if reservation is None or known.plan is None or not known.measured or self._search:
+            return
+        if _keeps_to(known.plan, reservation.limit) and not is_faster(faster, known.plan):
+            return
+        self._searched = known
+        self._search = BackgroundSearch(faster, reservation, _BESIDE * self._steering_seconds)
+
+    def _takes_found(self, known: Known) -> bool:
+        """Whether a faster plan takes the place of the present one. Where something else outlives
+        the steps now, the search begins anew."""
+        search = self._search
+        if search is None or self._searched is not known or search.runs:
+            return False
+        self._search, found = None, search.found
+        if found is None:
+            return False
+        assert known.course is not None
+        reservation = self._reservation(known, search.reservation.limit)
+        if reservation is None or reservation.heap.used != search.reservation.heap.used:
+            if reservation is not None:
+                self._search = BackgroundSearch(search.plan, reservation, search.seconds / 2)
+            return False
+        known.slower = known.course
+        self._store.renew()
+        known.course = Planned(self._store, found, known.found, Spacers(self._card, None))
+        known.plan = found
+        self._take_up(known.course, search.reservation)
+        return True
+
+    def _compare(self, known: Known, slower: Planned) -> None:
+        """After a step of a plan that took the place of a slower one: which goes back to its place
+        where the driver counts more than the limit, the steering ended midway, or the steps are not
+        faster and it keeps to the limit."""
+        assert known.course is not None
+        seconds = known.course.seconds
+        passes = self._card.taken() + self._card.others() > self.limit
+        fails = passes or known.course.spacers.lost
+        if not fails and len(seconds) < _COMPARED:
+            return
+        known.slower = None
+        keeps_to = _keeps_to(slower.plan, self._room(known))
+        if fails or (keeps_to and not _is_less(seconds, slower.seconds)):
+            self._store.renew()
+            known.course, known.plan = slower, slower.plan
+            slower.spacers.restore()
 
     def _kept(self, known: Known) -> bool:
         """True if whole steps ran with the steering or the trims of the plan, and the driver
@@ -221,6 +304,11 @@ class Planning:
             self._act = measured
         assert self._act is not None
         return self._act
+
+
+def _is_less(some: Collection[float], others: Collection[float]) -> bool:
+    """Whether the median of some seconds is below that of others, if there are any."""
+    return not others or statistics.median(some) < statistics.median(others)
 
 
 def _is_better(latest: Plan | None, plan: Plan | None, room: int) -> TypeGuard[Plan]:

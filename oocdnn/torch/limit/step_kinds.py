@@ -78,6 +78,7 @@ class Known:
     further: bool = False
     watched: int = 0  # steps whose allocations were recorded because they might have been its own
     steered: int = 0  # times in a row that its plan was steered anew
+    slower: Planned | None = None  # whose place the present course took, until they are compared
     # Host time of the runtime at each event, without copies, recipes and steering.
     event_seconds: float = 0.0
 

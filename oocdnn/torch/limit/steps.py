@@ -145,6 +145,7 @@ class Steps:
         """Waits for copies, ends the history of allocations and gives back what the runtime took;
         what autograd still holds stays readable."""
         with self._lock:
+            self.planning.close()
             self._card.watched()
             self._low.give()
             self._backward.stop()

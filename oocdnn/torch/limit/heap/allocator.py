@@ -67,6 +67,12 @@ class Heap:
     expandable: bool
     elsewhere: int = 0
 
+    @property
+    def used(self) -> tuple[Block, ...]:
+        """The blocks in use, in order of address."""
+        blocks = [block for extent in self.extents for block in _blocks(extent)]
+        return tuple(Block(one.address, one.nbytes) for one in sorted(blocks) if one.state == USED)
+
     @cached_property
     def native(self) -> NativeHeap:
         """For the core library."""

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 
+from oocdnn._core.native import Progress
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations
 from oocdnn.torch.limit.heap.allocator import Heap
@@ -19,6 +20,11 @@ class Reservation:
     Args:
         act: Seconds of the host for one act of a steering.
         trim: Seconds for each byte that is given back in the midst of a step, and taken again.
+
+    Attributes:
+        heap: The memory that steps begin with.
+        limit: Bytes that may be reserved.
+        progress: Called every few milliseconds of a search, which ends with what it raises.
     """
 
     def __init__(
@@ -30,8 +36,9 @@ class Reservation:
         act: float = 0.0,
         trim: float = 0.0,
     ) -> None:
-        self._allocations, self._heap = allocations, heap
-        self._limit, self._seconds = limit, seconds
+        self._allocations, self.heap = allocations, heap
+        self.limit, self._seconds = limit, seconds
+        self.progress: Progress | None = None
         self._act, self._trim = act, trim
         self._known: list[tuple[Schedule, Steering | None]] = []  # the latest ones first
 
@@ -40,16 +47,17 @@ class Reservation:
 
     def searched(self, schedule: Schedule, seconds: float) -> int:
         step = self._allocations.step(schedule)
-        nbytes, steering = step.reserved(self._heap), None
-        if nbytes > self._limit:
+        nbytes, steering = step.reserved(self.heap), None
+        if nbytes > self.limit:
             end = time.monotonic() + seconds
-            steering = steer(step, self._heap, self._limit, end, len(self._known))
+            number = len(self._known)
+            steering = steer(step, self.heap, self.limit, end, number, self.progress)
             nbytes = nbytes if steering is None else steering.reserved
         self._known.insert(0, (schedule, steering))
         return nbytes
 
     def trimmed(self, schedule: Schedule) -> int | None:
-        steering = trims(self._allocations.step(schedule), self._heap, self._limit)
+        steering = trims(self._allocations.step(schedule), self.heap, self.limit)
         if steering is None:
             return None
         self._known.insert(0, (schedule, steering))

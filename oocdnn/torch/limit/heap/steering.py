@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oocdnn._core.heap import steered, trimmed
+from oocdnn._core.native import Progress
 from oocdnn.torch.limit.heap.allocations import Point, Step
 from oocdnn.torch.limit.heap.allocator import Heap
 
@@ -37,12 +38,19 @@ class Steering:
     trims: Mapping[Point, int] = field(default_factory=dict)
 
 
-def steer(step: Step, heap: Heap, limit: int, end: float, number: int = 0) -> Steering | None:
+def steer(
+    step: Step,
+    heap: Heap,
+    limit: int,
+    end: float,
+    number: int = 0,
+    progress: Progress | None = None,
+) -> Steering | None:
     """Steering under which no more than `limit` bytes are reserved; None if none was found by the
     moment `end` of `time.monotonic`, or the allocator has no expandable segments. Each `number`
-    looks elsewhere."""
+    looks elsewhere. What `progress` raises ends the search; it is called every few milliseconds."""
     seconds = end - time.monotonic()
-    found = steered(heap.native, step.requests, limit - heap.elsewhere, number, seconds)
+    found = steered(heap.native, step.requests, limit - heap.elsewhere, number, seconds, progress)
     if found is None:
         return None
     acts: defaultdict[Point, list[Act]] = defaultdict(list)
