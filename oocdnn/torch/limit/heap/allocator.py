@@ -69,9 +69,10 @@ class Heap:
 
     @property
     def used(self) -> tuple[Block, ...]:
-        """The blocks in use, in order of address."""
-        blocks = [block for extent in self.extents for block in _blocks(extent)]
-        return tuple(Block(one.address, one.nbytes) for one in sorted(blocks) if one.state == USED)
+        """The blocks of the large pool that are in use, in order of address."""
+        extents = [one for one in self.extents if not one.small]
+        blocks = sorted(block for extent in extents for block in _blocks(extent))
+        return tuple(Block(one.address, one.nbytes) for one in blocks if one.state == USED)
 
     @cached_property
     def native(self) -> NativeHeap:
