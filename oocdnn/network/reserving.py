@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from oocdnn.errors import OutOfMemory
@@ -26,7 +26,7 @@ _MOST = 2.0  # times as much time, until one fits
 _ALONE_SHARE = 0.3  # of the time, for plans that leave the allocator alone
 _FASTER = 1.1  # times as fast as the best: a plan that does not fit is looked at for longer
 _HALVINGS = 3  # of the bytes between the best and such a plan
-_LONG_SHARE, _LONGEST = 0.5, 1.0  # of the time, for one longer look and for all of them
+_LONG_SHARE, _LONGEST = 0.5, 1.0  # of the time, for one longer look, and for all that is longer
 
 
 class Reserved(Protocol):
@@ -155,37 +155,44 @@ class Reserving:
 
     def _longer(self, best: Plan) -> Plan:
         """Near the least limit a few bytes more make plans much faster, and fill the memory so far
-        that what keeps the allocator to them takes longer to find. Of such plans the one with the
-        fewest bytes is looked at again."""
-        end, fits = time.monotonic() + _LONGEST * self._seconds, self._fits(best)
-        fast = [one for one in self._all if not self._fits(one)]
-        fast = [one for one in fast if not fits or is_faster(one, best)]
-        if not fast:
-            return best
-        nearest = min(fast, key=_peak)
-        if fits:
-            nearest = self._halved(best, nearest)
+        that what keeps the allocator to them takes longer to find. Two of such plans are looked at
+        again: the one with the fewest bytes, and of the fastest ones that with the fewest."""
+        end, looked = time.monotonic() + _LONGEST * self._seconds, None
+        for choose in (_smallest, _fastest):
+            fast = [one for one in self._all if not self._fits(one)]
+            fast = [one for one in fast if not self._fits(best) or is_faster(one, best)]
+            if not fast or choose(fast) is looked:
+                break
+            looked = made = choose(fast)
+            if self._fits(best):
+                made = self._halved(best, made)
+            made = self._looked(made, end)
+            if not self._fits(made):
+                self._faster = made
+            elif not self._fits(best) or made.seconds < best.seconds:
+                best = made
+        return best
+
+    def _looked(self, made: Plan, end: float) -> Plan:
+        """The plan with what it reserves, looked for until then."""
         seconds = _LONG_SHARE * self._seconds
-        while not self._fits(nearest) and time.monotonic() < end:
+        while not self._fits(made) and time.monotonic() < end:
             began = time.monotonic()
             look = min(seconds, end - began)
-            nearest = nearest.reserving(self._reserved, look)
+            made = made.reserving(self._reserved, look)
             if time.monotonic() - began < look / 2:
                 break  # found, or there is nothing more to look for
-        if not self._fits(nearest):
-            self._faster = nearest
-            return best
-        return min(best, nearest, key=_seconds) if fits else nearest
+        return made
 
     def _halved(self, best: Plan, fast: Plan) -> Plan:
-        """A plan as fast with fewer bytes, of those between the two."""
-        low, high = best.limit, fast.limit
+        """A plan about as fast with fewer bytes, of those between the two."""
+        low, high, most = best.limit, fast.limit, fast.seconds * _FASTER
         for _ in range(_HALVINGS):
             room = (low + high) // 2
             made = None
             with contextlib.suppress(OutOfMemory):
                 made = self._made(room, _NEXT_SHARE * self._seconds, None)
-            if made is None or not is_faster(made, best):
+            if made is None or made.seconds > most or not is_faster(made, best):
                 low = room
                 continue
             high, fast = room, made
@@ -241,5 +248,11 @@ def _seconds(made: Plan) -> float:
     return made.seconds
 
 
-def _peak(made: Plan) -> int:
-    return made.peak_bytes
+def _smallest(plans: Iterable[Plan]) -> Plan:
+    return min(plans, key=lambda one: one.peak_bytes)
+
+
+def _fastest(plans: Sequence[Plan]) -> Plan:
+    """The one with the fewest bytes of those that are about as fast as the fastest."""
+    least = min(one.seconds for one in plans)
+    return _smallest(one for one in plans if one.seconds <= least * _FASTER)

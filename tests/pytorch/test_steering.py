@@ -398,6 +398,7 @@ def test_steering_that_serves_stays_where_no_other_is_found(
         spacers, plan = kind.course.spacers, kind.plan
         monkeypatch.setattr(reservation, "steer", lambda *_: None)
         monkeypatch.setattr(reservation, "trims", lambda *_: None)
+        monkeypatch.setattr(reserving, "_parts", lambda *_: [])  # no plan that needs none
         run._steps.planning.replan(kind)
         assert kind.course.spacers is spacers
         assert kind.plan is kind.course.plan

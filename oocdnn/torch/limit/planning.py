@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _STEERED = 4  # times in a row that a kind's plan is steered anew, which takes long
 _BESIDE = 240  # times as long as for one plan, steering is looked for beside steps
+_SEARCHES = 3  # beside the steps of a kind
 _COMPARED = 4  # steps of a plan that took the place of another one
 
 # From a timeline, bytes that may be reserved, what tells the bytes that a schedule reserves, and
@@ -60,8 +61,9 @@ class Planning:
         self._searched: Known | None = None  # the kind whose faster plan that looks for
 
     def searches(self, known: Known) -> bool:
-        """Whether a faster plan is looked for, or being compared."""
-        return known.slower is not None or (self._search is not None and self._searched is known)
+        """Whether a faster plan is to be looked for, is looked for, or compared."""
+        runs = self._search is not None and self._searched is known
+        return runs or known.slower is not None or known.faster is not None
 
     def close(self) -> None:
         """Ends what runs beside the steps."""
@@ -116,15 +118,16 @@ class Planning:
         if known.slower is not None:
             self._compare(known, known.slower)
             return False
-        if known.final and self._takes_found(known):
-            return False
         if not known.course.spacers.lost:
             known.steered = 0
         elif known.steered < _STEERED:
             known.steered += 1
             self._steer(known)
             return False
-        if known.gaps.tried >= TRIES or not known.measured:
+        if not known.measured:
+            return False
+        if known.gaps.tried >= TRIES:
+            self._search_beside(known)
             return False
         excess = self._card.taken() + self._card.others() - self.limit
         if excess <= 0:
@@ -188,45 +191,43 @@ class Planning:
         if not (stays and steered):
             self._take_up(known.course, reservation)
 
-        self._search_beside(known, plan, reservation)
+        known.faster = None
+        if plan is not None and plan.faster is not None:
+            faster, plan.faster = plan.faster, None
+            if not _keeps_to(known.plan, room) or is_faster(faster, known.plan):
+                known.faster = faster
 
-    def _search_beside(
-        self, known: Known, plan: Plan | None, reservation: Reservation | None
-    ) -> None:
-        """Looks for the steering of a faster plan, if the new plan has one, beside the next steps.
-        There is one such search at a time."""
-        faster = None if plan is None else plan.faster
-        if plan is None or faster is None:
-            return
-        plan.faster = None
-        if reservation is None or known.plan is None or not known.measured or self._search:
-            return
-        if _keeps_to(known.plan, reservation.limit) and not is_faster(faster, known.plan):
-            return
-        self._searched = known
-        self._search = BackgroundSearch(faster, reservation, _BESIDE * self._steering_seconds)
-
-    def _takes_found(self, known: Known) -> bool:
-        """Whether a faster plan takes the place of the present one. Where something else outlives
-        the steps now, the search begins anew."""
+    def _search_beside(self, known: Known) -> None:
+        """After a step of the final plan: looks for the steering of a faster one beside the next
+        steps, one at a time. A plan whose steering was found takes the place of the present one.
+        Where something else outlives the steps now, the search begins anew."""
         search = self._search
-        if search is None or self._searched is not known or search.runs:
-            return False
-        self._search, found = None, search.found
-        if found is None:
-            return False
-        assert known.course is not None
-        reservation = self._reservation(known, search.reservation.limit)
-        if reservation is None or reservation.heap.used != search.reservation.heap.used:
+        if search is None:
+            faster, known.faster = known.faster, None
+            if faster is None or known.searches >= _SEARCHES:
+                return
+            reservation = self._reservation(known, self._room(known))
             if reservation is not None:
-                self._search = BackgroundSearch(search.plan, reservation, search.seconds / 2)
-            return False
+                known.searches += 1
+                seconds = _BESIDE * self._steering_seconds
+                self._search = BackgroundSearch(faster, reservation, seconds)
+                self._searched = known
+            return
+        if self._searched is not known or search.runs:
+            return
+        self._search, found = None, search.found
+        heap = self._card.heap()
+        if found is None or heap is None:
+            return
+        if heap.used != search.reservation.heap.used:
+            known.faster = search.plan
+            return
+        assert known.course is not None
         known.slower = known.course
         self._store.renew()
         known.course = Planned(self._store, found, known.found, Spacers(self._card, None))
         known.plan = found
         self._take_up(known.course, search.reservation)
-        return True
 
     def _compare(self, known: Known, slower: Planned) -> None:
         """After a step of a plan that took the place of a slower one: which goes back to its place
@@ -243,7 +244,7 @@ class Planning:
         if fails or (keeps_to and not _is_less(seconds, slower.seconds)):
             self._store.renew()
             known.course, known.plan = slower, slower.plan
-            slower.spacers.restore()
+            self._steer(known)
 
     def _kept(self, known: Known) -> bool:
         """True if whole steps ran with the steering or the trims of the plan, and the driver

@@ -78,6 +78,8 @@ class Known:
     further: bool = False
     watched: int = 0  # steps whose allocations were recorded because they might have been its own
     steered: int = 0  # times in a row that its plan was steered anew
+    faster: Plan | None = None  # than its plan: to be looked at beside the steps
+    searches: int = 0  # for its faster plans, so far
     slower: Planned | None = None  # whose place the present course took, until they are compared
     # Host time of the runtime at each event, without copies, recipes and steering.
     event_seconds: float = 0.0

@@ -33,7 +33,7 @@ class BackgroundSearch:
 
     def __init__(self, plan: Plan, reservation: Reservation, seconds: float) -> None:
         self.found: Plan | None = None
-        self.plan, self.reservation, self.seconds = plan, reservation, seconds
+        self.plan, self.reservation = plan, reservation
         self._end = time.monotonic() + seconds
         self._stopped = False
         reservation.progress = self._goes_on
