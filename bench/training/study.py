@@ -31,6 +31,7 @@ from oocdnn.network.planner import Plan
 WARM, TIMED = 3, 5
 WARM_COMPILED = 8  # the allocator's gaps are looked at in the first steps
 FIRST = 60  # steps within a limit at most, until its plan is final
+SEARCHING = 1000  # steps at most, until no faster one is searched for
 FULL_SPEED = 1.01  # of the plain step's time
 BATCHES = 32  # the largest batch is a multiple of it
 FILL = 0.7  # of the device
@@ -287,7 +288,7 @@ class Study:
         before: dict[str, int] = {}
         while len(losses) < warm + timed:
             if len(losses) == warm:
-                if searching() or (not settled() and warm < FIRST):
+                if warm < (SEARCHING if searching() else 0 if settled() else FIRST):
                     warm += 1
                 else:
                     device.restart()

@@ -105,7 +105,10 @@ def steered(
     status = _library().oocdnn_steer_heap(
         heap.pointer, requests.pointer, search, interrupt.callback, ffi.NULL, made
     )
-    interrupt.raise_kept()
+    try:
+        interrupt.raise_kept()
+    finally:
+        interrupt.forget()
     _check(status)
     if not made.found:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from oocdnn.errors import OutOfMemory
@@ -26,7 +27,7 @@ _MOST = 2.0  # times as much time, until one fits
 _ALONE_SHARE = 0.3  # of the time, for plans that leave the allocator alone
 _FASTER = 1.1  # times as fast as the best: a plan that does not fit is looked at for longer
 _HALVINGS = 3  # of the bytes between the best and such a plan
-_LONG_SHARE, _LONGEST = 0.5, 1.0  # of the time, for one longer look, and for all that is longer
+_LONG_SHARE, _LONGEST = 0.5, 1.0  # of the time, for one longer look, and for all of them
 
 
 class Reserved(Protocol):
@@ -76,7 +77,7 @@ class Reserving:
         self._began = time.monotonic()
         self._telling = 0.0  # seconds that the last answer of `reserved` took
         self._all: list[Plan] = []
-        self._faster: Plan | None = None  # looked at for longer, in vain
+        self._faster: Plan | None = None  # the latest one that was looked at for longer, in vain
 
     def run(self) -> Plan:
         """The first plan that fits, or a faster one that leaves as much or more; where none fits,
@@ -101,8 +102,10 @@ class Reserving:
         best = self._again(best)
         best.limit, best.planning = limit, time.monotonic() - self._began
         faster = self._faster
-        if faster is not None and (not self._fits(best) or is_faster(faster, best)):
-            best.faster = faster
+        if faster is None or faster is best:
+            return best
+        if not self._fits(best) or is_faster(faster, best):
+            best.faster = replace(faster, limit=limit, planning=best.planning)
         return best
 
     def _tries(self) -> tuple[int, float]:

@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from network.networks import H100_LINK, resnet, unet, vgg16
 from network.steps import LINK, MIB, chain_of, random_step
 
 import oocdnn
-from oocdnn.network import planner, search
+from oocdnn.network import planner, reserving, search
 from oocdnn.network.alike import alike
 from oocdnn.network.greedy import fitted, greedy
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
@@ -400,6 +401,46 @@ def test_fast_plans_that_nearly_fit_are_looked_at_for_longer(
     assert found.seconds == seconds
     assert found.reserved is not None
     assert found.reserved <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("most", "faster"),
+    [
+        (930, True),  # the fast plan does not fit, in vain
+        (955, False),  # it fits
+    ],
+)
+def test_a_faster_plan_that_does_not_fit_is_told(most: int, faster: bool) -> None:
+    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
+    made = planner._within(
+        Problem(timeline, [LINK]), int(0.8 * timeline.peak_bytes), time.monotonic() + 0.1
+    )
+    rooms = Rooms(made, 945, most, None)
+    found = Reserving(rooms.within, rooms, LEAST, LIMIT, 0.4).run()
+    assert found.limit == LIMIT
+    if not faster:
+        assert (found.seconds, found.faster) == (1.0, None)
+        return
+    assert found.seconds == 2.0
+    assert found.faster is not None
+    assert (found.faster.seconds, found.faster.limit) == (1.0, LIMIT)
+    assert found.faster.planning == found.planning
+
+
+@pytest.mark.parametrize(
+    ("plans", "chosen"),
+    [
+        ([(1.0, 9), (1.05, 7), (1.2, 5)], (1.05, 7)),
+        ([(1.2, 5), (2.0, 4), (1.1, 6)], (1.2, 5)),
+        ([(3.0, 1)], (3.0, 1)),
+    ],
+)
+def test_of_about_equally_fast_plans_the_smallest_is_looked_at(
+    plans: list[tuple[float, int]], chosen: tuple[float, int]
+) -> None:
+    some = [SimpleNamespace(seconds=seconds, peak_bytes=nbytes) for seconds, nbytes in plans]
+    found = reserving._fastest(some)  # type: ignore[arg-type]
+    assert (found.seconds, found.peak_bytes) == chosen
 
 
 def test_a_fast_plan_that_steering_slows_down_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.heap.allocator import Allocator, Heap
+from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.step_kinds import Known
 
@@ -31,6 +31,14 @@ def stepwise(*operations: Sequence[Item]) -> tuple[Allocations, Schedule, Heap]:
     heap = Heap(allocator.extents(), expandable=True)
     nothing = tuple(0 for _ in operations)
     return Allocations(timeline, items, nothing, (), persistent), Schedule([]), heap
+
+
+def far(heap: Heap, gap: int, *blocks: tuple[int, bool]) -> Heap:
+    """The heap with a further mapped part of its segment, behind so many MiB."""
+    first = heap.extents[0]
+    address = first.address + first.nbytes + gap * MIB
+    some = tuple((size * MIB, used) for size, used in blocks)
+    return Heap((*heap.extents, Extent(address, False, True, some)), expandable=True)
 
 
 class Net(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,13 +12,14 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from pytorch.modelled import ModelCard
-from pytorch.steered import MIB, limited, stepwise
+from pytorch.steered import MIB, far, limited, stepwise
 
 from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import Plan, Reserved, planned
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit import planning
 from oocdnn.torch.limit.heap import reservation
+from oocdnn.torch.limit.heap.allocator import Extent
 from oocdnn.torch.limit.heap.background import BackgroundSearch
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.heap.steering import Steering
@@ -77,7 +79,7 @@ def test_a_search_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     one = search(140 * MIB)
     assert one.runs
     one.stop()
-    assert not one.runs
+    awaited(one)
     assert one.found is None
     one.stop()
 
@@ -96,7 +98,9 @@ def given(monkeypatch: pytest.MonkeyPatch, tiny: None) -> Iterator[Limited]:
         ) -> Plan | None:
             plan = inner(timeline, room, reserved, copying)
             if plan is not None and reserved is not None:
-                plan.faster = inner(timeline, room - room // 8, None, copying)
+                faster = inner(timeline, room - room // 8, None, copying)
+                assert faster is not None
+                plan.faster = replace(faster, limit=room)
             return plan
 
         run._steps.planning._planner = planner
@@ -110,81 +114,127 @@ def train_until(ready: Callable[[], object], step: Callable[[], None]) -> None:
         step()
 
 
-@pytest.mark.parametrize("is_faster", [True, False])
+@pytest.mark.parametrize("is_longer", [True, False])
 def test_another_plan_takes_the_place_of_a_slower_one(
-    monkeypatch: pytest.MonkeyPatch, given: Limited, is_faster: bool
+    monkeypatch: pytest.MonkeyPatch, given: Limited, is_longer: bool
 ) -> None:
-    monkeypatch.setattr(planning, "_is_less", lambda *_: is_faster)
+    monkeypatch.setattr(planning, "_is_longer", lambda *_: is_longer)
     run, kind, card, step = given
     train_until(lambda: kind.slower, step)
-    slower, course = kind.slower, kind.course
-    assert slower is not course
+    course = kind.course
+    assert kind.slower is not course
     assert run.settled
-    assert run.searching
-    train_until(lambda: not run.searching, step)
-    assert kind.slower is None
-    assert kind.course is (course if is_faster else slower)
+    assert kind.plan.limit == run.limit
+    train_until(lambda: kind.slower is None, step)
+    keeps = kind.plan.reserved <= run.limit
+    assert (kind.course is course) == (not is_longer or not keeps)
     assert kind.plan is kind.course.plan
     for _ in range(3):
         step()
         assert card.taken() <= kind.plan.reserved
 
 
-def test_a_plan_whose_steering_is_lost_gives_its_place_back(given: Limited) -> None:
-    _, kind, card, step = given
+def test_a_plan_that_is_no_faster_stays_where_the_other_passes_the_limit(
+    monkeypatch: pytest.MonkeyPatch, given: Limited
+) -> None:
+    monkeypatch.setattr(planning, "_is_longer", lambda *_: True)
+    _, kind, _, step = given
     train_until(lambda: kind.slower, step)
     course = kind.course
-    course.spacers.lost = True
-    step()
-    assert kind.slower is None
-    assert kind.course is not course
-    step()
-    assert card.taken() <= kind.plan.reserved
+    kind.slower.plan.reserved = 1 << 40
+    train_until(lambda: kind.slower is None, step)
+    assert kind.course is course
 
 
-def test_a_plan_that_passes_the_limit_gives_its_place_back(given: Limited) -> None:
+def test_a_plan_stays_whose_steps_are_not_measured(
+    monkeypatch: pytest.MonkeyPatch, given: Limited
+) -> None:
+    """As where kinds of steps alternate."""
+    run, kind, _, step = given
+    train_until(lambda: kind.slower, step)
+    course = kind.course
+    monkeypatch.setattr(run._steps, "_time", lambda *_: None)
+    train_until(lambda: kind.slower is None, step)
+    assert not course.seconds
+    assert kind.course is course
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_plan_that_does_not_serve_gives_its_place_back(
+    monkeypatch: pytest.MonkeyPatch, given: Limited, lost: bool
+) -> None:
+    """Its steering ended midway, or the driver counts more than the limit."""
     run, kind, card, step = given
     train_until(lambda: kind.slower, step)
     course = kind.course
-    address = card.take(run.limit)
+    course.spacers.lost = lost
+    monkeypatch.setattr(card, "taken", lambda: 0 if lost else run.limit + 1)
     step()
-    card.give(address)
     assert kind.slower is None
     assert kind.course is not course
 
 
-def test_leaving_the_limit_ends_the_search(monkeypatch: pytest.MonkeyPatch, given: Limited) -> None:
-    monkeypatch.setattr(reservation.Reservation, "searched", searched_endlessly)
-    run, _, _, step = given
-    train_until(lambda: run._steps.planning._search, step)
-    one = run._steps.planning._search
-    assert one is not None
-    assert one.runs
-    run._steps.close()
-    assert not one.runs
-    assert not run.searching
+def test_planning_anew_ends_the_comparison(given: Limited) -> None:
+    run, kind, _, step = given
+    train_until(lambda: kind.slower, step)
+    run._steps.planning.replan(kind)
+    assert kind.slower is None
+    assert kind.search is None
 
 
 def searched_endlessly(self: Reservation, schedule: Schedule, seconds: float) -> int:
     """A search that ends only with what its progress function raises."""
-    while self.progress is not None:
-        self.progress(0, 0)
-        time.sleep(0.001)
+    endless(self.progress)
     return self._allocations.step(schedule).reserved(self.heap)
 
 
+def test_leaving_the_limit_ends_the_search(monkeypatch: pytest.MonkeyPatch, given: Limited) -> None:
+    monkeypatch.setattr(reservation.Reservation, "searched", searched_endlessly)
+    run, kind, _, step = given
+    train_until(lambda: kind.search, step)
+    one = kind.search
+    assert one.runs
+    assert run.searching
+    run._steps.close()
+    awaited(one)
+    assert kind.search is None
+    assert kind.faster is one.plan
+    assert kind.searches == 0
+
+
+def test_a_plan_that_was_found_is_there_after_the_limit_was_left(given: Limited) -> None:
+    run, kind, _, step = given
+    train_until(lambda: kind.search, step)
+    awaited(kind.search)
+    run._steps.close()
+    train_until(lambda: kind.slower, step)
+    assert kind.searches == 1
+
+
 def test_a_search_begins_anew_beside_other_memory(given: Limited) -> None:
-    run, kind, card, step = given
-    planning = run._steps.planning
-    train_until(lambda: planning._search, step)
-    first = planning._search
+    _, kind, card, step = given
+    train_until(lambda: kind.search, step)
+    first = kind.search
     address = card.take(1 << 20)  # outlives the steps
-    train_until(lambda: planning._search not in (None, first), step)
+    train_until(lambda: kind.search not in (None, first), step)
     assert kind.slower is None
     assert kind.searches == 2
     card.give(address)
 
 
-def test_the_blocks_of_a_heap_in_use_are_in_order() -> None:
+def test_searches_are_few(given: Limited) -> None:
+    run, kind, _, step = given
+    kind.searches = planning._SEARCHES
+    train_until(lambda: run.settled, step)
+    step()
+    assert not run.searching
+    assert kind.slower is None
+
+
+def test_heaps_are_alike_with_the_same_large_blocks() -> None:
     _, _, heap = stepwise([])
-    assert [one.size for one in heap.used] == [20 * MIB]
+    other = replace(heap, extents=(*heap.extents, Extent(1 << 50, True, True, ((512, True),))))
+    assert heap.is_like(other)
+    assert not heap.is_like(replace(heap, elsewhere=1))
+    assert not heap.is_like(far(heap, 1000, (20, True)))
+    assert heap.is_like(far(heap, 1000, (20, False)))

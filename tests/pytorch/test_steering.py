@@ -16,7 +16,7 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytorch.modelled import ModelCard, Modelled
-from pytorch.steered import MIB, Net, limited, stepwise
+from pytorch.steered import MIB, Net, far, limited, stepwise
 from torch import nn
 from torch.nn import functional as F
 
@@ -41,14 +41,6 @@ from oocdnn.torch.limit.spacers import Spacers, probed_act_seconds, probed_trim_
 
 KIB = 1 << 10
 PAGE = 20 * MIB
-
-
-def far(heap: Heap, gap: int, *blocks: tuple[int, bool]) -> Heap:
-    """The heap with a further mapped part of its segment, behind so many MiB."""
-    first = heap.extents[0]
-    address = first.address + first.nbytes + gap * MIB
-    some = tuple((size * MIB, used) for size, used in blocks)
-    return Heap((*heap.extents, Extent(address, False, True, some)), expandable=True)
 
 
 def test_what_is_in_use_far_behind_the_range_stays_there() -> None:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 _STEERED = 4  # times in a row that a kind's plan is steered anew, which takes long
 _BESIDE = 240  # times as long as for one plan, steering is looked for beside steps
 _SEARCHES = 3  # beside the steps of a kind
-_COMPARED = 4  # steps of a plan that took the place of another one
+_MISSES = 4  # steps that leave other memory than a search began with
+_COMPARED = 4  # measured steps of a plan that took the place of another one
+_RUNS = 16  # of its steps, after which it stays where none were measured
+_VARYING = 1.02  # times as long, a step may take by chance
 
 # From a timeline, bytes that may be reserved, what tells the bytes that a schedule reserves, and
 # what a copy takes the host, where that is known.
@@ -57,19 +60,7 @@ class Planning:
         self.limit, self._steering_seconds = limit, steering_seconds
         self._act: float | None = None  # seconds of the host for an act of a steering
         self._trim: float | None = None  # and for each byte of a trim
-        self._search: BackgroundSearch | None = None
-        self._searched: Known | None = None  # the kind whose faster plan that looks for
-
-    def searches(self, known: Known) -> bool:
-        """Whether a faster plan is to be looked for, is looked for, or compared."""
-        runs = self._search is not None and self._searched is known
-        return runs or known.slower is not None or known.faster is not None
-
-    def close(self) -> None:
-        """Ends what runs beside the steps."""
-        search, self._search = self._search, None
-        if search is not None:
-            search.stop()
+        self._search: BackgroundSearch | None = None  # the latest one
 
     def first(
         self, recorder: Recorder, first: object, division: Division, found: Found, label: str
@@ -165,9 +156,7 @@ class Planning:
         where that has kept to the limit and no other is found."""
         room, kept = self._room(known), self._kept(known)
         reservation = self._reservation(known, room)
-        if self._searched is known:
-            self.close()
-        known.slower = None
+        known.forget_faster()
         known.update_event_seconds()
         timeline = known.timeline_with_runtime
         plan = self._planner(timeline, room, reservation, known.record.copying)
@@ -184,67 +173,72 @@ class Planning:
             self._card.trim()
             return
         if not stays or known.course is None:
-            self._store.renew()
-            spacers = Spacers(self._card, None)
-            known.course = Planned(self._store, known.plan, known.found, spacers)
+            self._follow(known, known.plan)
+        assert known.course is not None
         known.course.plan, known.course.runs = known.plan, 0
         if not (stays and steered):
             self._take_up(known.course, reservation)
-
-        known.faster = None
         if plan is not None and plan.faster is not None:
             faster, plan.faster = plan.faster, None
             if not _keeps_to(known.plan, room) or is_faster(faster, known.plan):
                 known.faster = faster
 
     def _search_beside(self, known: Known) -> None:
-        """After a step of the final plan: looks for the steering of a faster one beside the next
-        steps, one at a time. A plan whose steering was found takes the place of the present one.
-        Where something else outlives the steps now, the search begins anew."""
-        search = self._search
-        if search is None:
-            faster, known.faster = known.faster, None
-            if faster is None or known.searches >= _SEARCHES:
-                return
-            reservation = self._reservation(known, self._room(known))
-            if reservation is not None:
-                known.searches += 1
-                seconds = _BESIDE * self._steering_seconds
-                self._search = BackgroundSearch(faster, reservation, seconds)
-                self._searched = known
+        """After a step of the final plan: has a faster one looked at beside the next steps. Once
+        its steering was found it takes the place of the present plan."""
+        if known.search is not None:
+            if not known.search.runs:
+                self._take_found(known, known.search)
             return
-        if self._searched is not known or search.runs:
+        if known.faster is None or (self._search is not None and self._search.runs):
             return
-        self._search, found = None, search.found
-        heap = self._card.heap()
-        if found is None or heap is None:
+        faster, known.faster = known.faster, None
+        reservation = self._reservation(known, self._room(known))
+        if reservation is None or not reservation.heap.expandable or known.searches >= _SEARCHES:
             return
-        if heap.used != search.reservation.heap.used:
-            known.faster = search.plan
+        known.searches += 1
+        seconds = _BESIDE * self._steering_seconds
+        known.search = self._search = BackgroundSearch(faster, reservation, seconds)
+
+    def _take_found(self, known: Known, search: BackgroundSearch) -> None:
+        """After the end of a search. Where other memory outlives the steps than it began with, a
+        few more steps are looked at, then it begins anew."""
+        found, heap = search.found, self._card.heap()
+        if found is None or heap is None or not _keeps_to(found, self._room(known)):
+            known.search = None
             return
+        if not heap.is_like(search.reservation.heap):
+            search.misses += 1
+            if search.misses >= _MISSES:
+                known.faster, known.search = search.plan, None
+            return
+        known.slower, known.search = known.course, None
+        self._follow(known, found)
         assert known.course is not None
-        known.slower = known.course
-        self._store.renew()
-        known.course = Planned(self._store, found, known.found, Spacers(self._card, None))
-        known.plan = found
         self._take_up(known.course, search.reservation)
 
     def _compare(self, known: Known, slower: Planned) -> None:
-        """After a step of a plan that took the place of a slower one: which goes back to its place
-        where the driver counts more than the limit, the steering ended midway, or the steps are not
-        faster and it keeps to the limit."""
+        """After a step of a plan that took the place of a slower one. The slower plan takes its
+        place again where the driver counts more than the limit, where the steering ended midway,
+        and where the steps take longer than its own, if it keeps to the limit."""
         assert known.course is not None
-        seconds = known.course.seconds
+        seconds, runs = known.course.seconds, known.course.runs
         passes = self._card.taken() + self._card.others() > self.limit
         fails = passes or known.course.spacers.lost
-        if not fails and len(seconds) < _COMPARED:
+        if not fails and len(seconds) < _COMPARED and runs < _RUNS:
             return
         known.slower = None
         keeps_to = _keeps_to(slower.plan, self._room(known))
-        if fails or (keeps_to and not _is_less(seconds, slower.seconds)):
+        if fails or (keeps_to and _is_longer(seconds, slower.seconds)):
             self._store.renew()
             known.course, known.plan = slower, slower.plan
             self._steer(known)
+
+    def _follow(self, known: Known, plan: Plan) -> None:
+        """Steps of the kind go as another plan says from here on."""
+        self._store.renew()
+        spacers = Spacers(self._card, None)
+        known.course, known.plan = Planned(self._store, plan, known.found, spacers), plan
 
     def _kept(self, known: Known) -> bool:
         """True if whole steps ran with the steering or the trims of the plan, and the driver
@@ -307,9 +301,12 @@ class Planning:
         return self._act
 
 
-def _is_less(some: Collection[float], others: Collection[float]) -> bool:
-    """Whether the median of some seconds is below that of others, if there are any."""
-    return not others or statistics.median(some) < statistics.median(others)
+def _is_longer(some: Collection[float], others: Collection[float]) -> bool:
+    """Whether the median of some seconds is above that of others by more than they vary; False
+    where there are none."""
+    if not some or not others:
+        return False
+    return statistics.median(some) > _VARYING * statistics.median(others)
 
 
 def _is_better(latest: Plan | None, plan: Plan | None, room: int) -> TypeGuard[Plan]:

@@ -75,8 +75,9 @@ class memory_limit:
             used that yet, CUDA's context there takes some hundred more.
         planning: Seconds that the search for one plan may take; up to four times as long where the
             gaps of PyTorch's allocator pass the limit, and twice that where more is swapped than
-            other GPUs lend. Near the least limit a much faster plan may nearly fit; then the search
-            goes on for up to thirty times as long on threads of low priority, beside the steps.
+            other GPUs lend. Near the least limit a much faster plan may nearly fit; then searches
+            go on for up to thirty times as long, three at most for each kind of steps, on threads
+            of low priority beside them.
         plan_file: A file whose plans are used for steps of the same structure, without a search,
             and to which the plans that are made are written.
 
@@ -226,7 +227,7 @@ class memory_limit:
         """Whether the steps of the kind that ran last may become faster yet: a plan that nearly
         fits is looked at on other threads, or its first steps are compared with earlier ones."""
         latest = self._steps.kinds.latest
-        return latest is not None and self._steps.planning.searches(latest)
+        return latest is not None and latest.searching
 
     @property
     def timelines(self) -> list[Timeline]:

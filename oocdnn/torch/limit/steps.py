@@ -145,7 +145,8 @@ class Steps:
         """Waits for copies, ends the history of allocations and gives back what the runtime took;
         what autograd still holds stays readable."""
         with self._lock:
-            self.planning.close()
+            for known in self.kinds:
+                known.end_search()
             self._card.watched()
             self._low.give()
             self._backward.stop()
@@ -211,6 +212,7 @@ class Steps:
             return
         step.ends()
         known, told = step.followed, ""
+        course = None if known is None else known.course
         try:
             if known is not None:
                 if self._divides(recorder, known):
@@ -223,8 +225,9 @@ class Steps:
             if known is None or (self._raises and not known.further):
                 raise
             known.plan = known.course = None
+            known.forget_faster()
             told = f"steps of one kind are swapped from here on: {error}"
-        self._time(known, recorder is None)
+        self._time(known, recorder is None and known is not None and known.course is course)
         collector.expects(step.packs)
         self.kinds.ended(known or step.unplanned, step.mistaken, step.packs)
         self.steps += 1

@@ -67,12 +67,16 @@ class Heap:
     expandable: bool
     elsewhere: int = 0
 
+    def is_like(self, other: Heap) -> bool:
+        """Whether the same blocks of the large pool are in use, and as much is held elsewhere."""
+        return (self._used, self.elsewhere) == (other._used, other.elsewhere)
+
     @property
-    def used(self) -> tuple[Block, ...]:
-        """The blocks of the large pool that are in use, in order of address."""
+    def _used(self) -> list[tuple[int, int]]:
+        """Addresses and bytes of these blocks."""
         extents = [one for one in self.extents if not one.small]
-        blocks = sorted(block for extent in extents for block in _blocks(extent))
-        return tuple(Block(one.address, one.nbytes) for one in blocks if one.state == USED)
+        blocks = [block for extent in extents for block in _blocks(extent)]
+        return sorted((one.address, one.nbytes) for one in blocks if one.state == USED)
 
     @cached_property
     def native(self) -> NativeHeap:

@@ -7,7 +7,9 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 
+from oocdnn.errors import DeviceError, InvalidProblem
 from oocdnn.network.planner import Plan
 from oocdnn.torch.limit.heap.reservation import Reservation
 
@@ -20,7 +22,7 @@ class _Stopped(Exception):
 
 
 class BackgroundSearch:
-    """One search. Its threads have a lower priority than those of the program.
+    """One search. Its threads have a lower priority than those of the program. Its errors end it.
 
     Args:
         plan: Whose schedule is to be steered.
@@ -29,10 +31,12 @@ class BackgroundSearch:
 
     Attributes:
         found: The plan with its steering, once it was found.
+        misses: Steps after the search that left other memory than it began with.
     """
 
     def __init__(self, plan: Plan, reservation: Reservation, seconds: float) -> None:
         self.found: Plan | None = None
+        self.misses = 0
         self.plan, self.reservation = plan, reservation
         self._end = time.monotonic() + seconds
         self._stopped = False
@@ -40,27 +44,31 @@ class BackgroundSearch:
         self._thread = threading.Thread(target=self._run, name="oocdnn-steering", daemon=True)
         with contextlib.suppress(RuntimeError):  # the system refuses threads
             self._thread.start()
-            atexit.register(self.stop)
+            _searches.add(self)
 
     @property
     def runs(self) -> bool:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Ends the search."""
+        """Has the search end soon. It does not wait: the collector of garbage may run on the
+        search's thread, and wait there for a lock that the caller holds."""
         self._stopped = True
-        atexit.unregister(self.stop)
+
+    def join(self) -> None:
+        """Waits for the end. The caller holds no lock."""
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
             # Of this thread and of those that it starts.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        with contextlib.suppress(_Stopped):
+            niceness = max(os.getpriority(os.PRIO_PROCESS, 0), _NICENESS)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+        with contextlib.suppress(_Stopped, DeviceError, InvalidProblem, MemoryError):
             for _ in range(_ROUNDS):
                 left = self._end - time.monotonic()
-                if left <= 0:
+                if self._stopped or left <= 0:
                     return
                 made = self.plan.reserving(self.reservation, left)
                 assert made.reserved is not None
@@ -71,3 +79,14 @@ class BackgroundSearch:
     def _goes_on(self, _done: int, _total: int) -> None:
         if self._stopped:
             raise _Stopped
+
+
+_searches: weakref.WeakSet[BackgroundSearch] = weakref.WeakSet()
+
+
+@atexit.register
+def _end() -> None:
+    """Ends all searches before the interpreter does."""
+    for one in list(_searches):
+        one.stop()
+        one.join()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from oocdnn._core.native import Progress
 from oocdnn.network.plan import Schedule
-from oocdnn.torch.limit.heap.allocations import Allocations
+from oocdnn.torch.limit.heap.allocations import Allocations, Step
 from oocdnn.torch.limit.heap.allocator import Heap
 from oocdnn.torch.limit.heap.steering import Steering, steer, trims
 
@@ -41,12 +41,13 @@ class Reservation:
         self.progress: Progress | None = None
         self._act, self._trim = act, trim
         self._known: list[tuple[Schedule, Steering | None]] = []  # the latest ones first
+        self._latest: tuple[Schedule, Step] | None = None
 
     def __call__(self, schedule: Schedule) -> int:
         return self.searched(schedule, self._seconds)
 
     def searched(self, schedule: Schedule, seconds: float) -> int:
-        step = self._allocations.step(schedule)
+        step = self._step(schedule)
         nbytes, steering = step.reserved(self.heap), None
         if nbytes > self.limit:
             end = time.monotonic() + seconds
@@ -57,7 +58,7 @@ class Reservation:
         return nbytes
 
     def trimmed(self, schedule: Schedule) -> int | None:
-        steering = trims(self._allocations.step(schedule), self.heap, self.limit)
+        steering = trims(self._step(schedule), self.heap, self.limit)
         if steering is None:
             return None
         self._known.insert(0, (schedule, steering))
@@ -81,6 +82,12 @@ class Reservation:
         for (kind, number), nbytes in ({} if steering is None else steering.trims).items():
             found[self._position(kind, number, schedule)] += self._trim * nbytes
         return dict(found)
+
+    def _step(self, schedule: Schedule) -> Step:
+        """The step of a schedule; that of the latest one is there."""
+        if self._latest is None or self._latest[0] is not schedule:
+            self._latest = schedule, self._allocations.step(schedule)
+        return self._latest[1]
 
     def _position(self, kind: str, number: int, schedule: Schedule) -> int:
         """Of a point."""
