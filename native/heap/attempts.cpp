@@ -27,7 +27,7 @@ Deadline::Clock::time_point EndAfter(double seconds) {
 class Attempts {
  public:
   Attempts(int64_t count, double seconds, const Attempt& attempt)
-      : attempt_(attempt), end_(EndAfter(seconds)), first_(count) {}
+      : attempt_(attempt), end_(EndAfter(seconds)), count_(count), first_(count) {}
   // Also where the progress callback ends the calling thread.
   ~Attempts() {
     stopped_ = true;
@@ -56,7 +56,7 @@ class Attempts {
     }
   }
 
-  // Waits for the end of all.
+  // Waits for the end of all. Errors of attempts count where none succeeds.
   Status Wait(const Progress& progress) {
     std::unique_lock lock(mutex_);
     while (!ended_.wait_for(lock, kBetweenTold, [this] { return running_ == 0; })) {
@@ -68,26 +68,27 @@ class Attempts {
       ended_.wait(lock, [this] { return running_ == 0; });
       return Error(Code::kInterrupted, "the search was interrupted");
     }
-    return status_;
+    return first_ < count_ ? Status() : status_;
   }
 
   [[nodiscard]] int64_t first() const { return first_; }
 
  private:
   void Work() {
-    int64_t number = 0;
-    const Status status = Guarded([this, &number]() -> Status {
-      while (true) {
-        number = next_++;
-        Deadline deadline(end_, [this, &number] { return stopped_ || number > first_; });
-        if (number >= first_ || stopped_) return {};
+    bool goes_on = true;
+    while (goes_on) {
+      const int64_t number = next_++;
+      if (number >= first_ || stopped_) break;
+      const Status status = Guarded([&]() -> Status {
+        Deadline deadline(end_, [this, number] { return stopped_ || number > first_; });
         OOC_ASSIGN(const bool succeeds, attempt_(number, &deadline));
         if (succeeds) Found(number);
-        ++done_;
-        if (deadline.Passed()) return {};
-      }
-    });
-    if (!status.ok() && number < first_) Fail(status);
+        goes_on = !deadline.Passed();
+        return {};
+      });
+      if (!status.ok()) Fail(status);
+      ++done_;
+    }
     End(1);
   }
   void Found(int64_t number) {
@@ -95,10 +96,10 @@ class Attempts {
     while (number < first && !first_.compare_exchange_weak(first, number)) {
     }
   }
+  // Further attempts may succeed.
   void Fail(const Status& status) {
     const std::lock_guard lock(mutex_);
-    if (status_.ok()) status_ = status;
-    stopped_ = true;
+    status_.KeepFirst(status);
   }
   void End(int64_t threads) {
     const std::lock_guard lock(mutex_);
@@ -108,6 +109,7 @@ class Attempts {
 
   const Attempt& attempt_;
   const Deadline::Clock::time_point end_;
+  const int64_t count_;
   std::atomic<int64_t> next_ = 0, done_ = 0;
   std::atomic<int64_t> first_;  // that succeeds so far
   std::atomic<bool> stopped_ = false;

@@ -17,8 +17,8 @@ using Progress = std::function<bool(int64_t attempts)>;
 using Attempt = std::function<Result<bool>(int64_t number, Deadline* deadline)>;
 
 // The first number below `count` whose attempt succeeds, which does not depend on the number of
-// threads where the time suffices; none where none succeeds within `seconds`. kInterrupted where
-// `progress` ended them.
+// threads where the time suffices and none fails; none where none succeeds within `seconds`. Where
+// none succeeds, the error of one that failed. kInterrupted where `progress` ended them.
 Result<std::optional<int64_t>> FirstOf(int64_t count, double seconds, const Progress& progress,
                                        const Attempt& attempt);
 

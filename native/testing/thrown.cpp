@@ -1,10 +1,12 @@
-// C function: what is thrown while work is in flight becomes a status, and ends that work first.
+// C functions: what is thrown while work is in flight becomes a status, and ends that work first.
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "exec/host_worker.hpp"
+#include "heap/attempts.hpp"
 #include "library/context.hpp"
 #include "testing/conformance_rig.hpp"
 #include "testing/export.hpp"
@@ -52,6 +54,24 @@ Status InCall() {
   return {};
 }
 
+// Attempt 0 throws, and the others succeed or do not.
+Status InAttempt() {
+  const auto attempts = [](bool succeed) {
+    return heap::FirstOf(
+        8, 60.0, [](int64_t) { return true; },
+        [succeed](int64_t number, heap::Deadline*) -> Result<bool> {
+          if (number == 0) throw std::bad_alloc();
+          return succeed;
+        });
+  };
+  OOC_ASSIGN(const std::optional<int64_t> found, attempts(true));
+  OOC_EXPECT(found && *found > 0, "no attempt succeeded beside one that threw");
+  const Status status = attempts(false).status();
+  OOC_EXPECT(status.code() == Code::kOutOfMemory, "attempts of which one throws end with '%s'",
+             status.message().c_str());
+  return {};
+}
+
 }  // namespace
 }  // namespace oocdnn::testing
 
@@ -61,4 +81,8 @@ OOC_EXPORT int oocdnn_testing_thrown_in_job(char* message, int64_t capacity) {
 
 OOC_EXPORT int oocdnn_testing_thrown_in_call(char* message, int64_t capacity) {
   return oocdnn::testing::Answer(oocdnn::testing::InCall(), message, capacity);
+}
+
+OOC_EXPORT int oocdnn_testing_thrown_in_attempt(char* message, int64_t capacity) {
+  return oocdnn::testing::Answer(oocdnn::testing::InAttempt(), message, capacity);
 }

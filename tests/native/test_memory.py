@@ -16,7 +16,7 @@ def test_nth_allocation_fails() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("where", ["job", "call"])
+@pytest.mark.parametrize("where", ["job", "call", "attempt"])
 def test_what_is_thrown_becomes_a_status(where: str) -> None:
     message = ctypes.create_string_buffer(4096)
     function = getattr(ctypes.CDLL(str(LIBRARY)), f"oocdnn_testing_thrown_in_{where}")
