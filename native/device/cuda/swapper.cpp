@@ -16,9 +16,37 @@ namespace {
 
 constexpr int64_t kAligned = 4096;  // bytes of whose multiples pieces are, but for the last
 
-struct Slab {
-  int64_t bytes = 0;
-  const PrimaryContext* lender = nullptr;  // the GPU that has it; null: it is host memory
+// Owns page-locked host memory, or memory of another GPU, the lender. Errors of freeing it are
+// ignored: the process may be ending, and nobody is left to handle them.
+class Slab {
+ public:
+  // `lender` is null for host memory. Both contexts outlive the slab.
+  Slab(const PrimaryContext& context, const PrimaryContext* lender, void* address, int64_t bytes)
+      : context_(&context), lender_(lender), address_(address), bytes_(bytes) {}
+  ~Slab() {
+    if (address_ == nullptr) return;
+    const Current current(lender_ == nullptr ? *context_ : *lender_);
+    if (lender_ == nullptr) {
+      FreePinned(context_->driver(), address_, bytes_);
+    } else {
+      context_->driver().cuMemFree(Address(address_));
+    }
+  }
+  Slab(Slab&& other) noexcept
+      : context_(other.context_),
+        lender_(other.lender_),
+        address_(std::exchange(other.address_, nullptr)),
+        bytes_(other.bytes_) {}
+  Slab& operator=(Slab&&) = delete;
+
+  [[nodiscard]] int64_t bytes() const { return bytes_; }
+  [[nodiscard]] bool is_borrowed() const { return lender_ != nullptr; }
+
+ private:
+  const PrimaryContext* context_;
+  const PrimaryContext* lender_;
+  void* address_;
+  int64_t bytes_;
 };
 
 // A direction. Its copies begin in their order, and those over one link run one after the other.
@@ -46,8 +74,6 @@ class CudaSwapper final : public swap::Swapper {
  private:
   [[nodiscard]] const Driver& driver() const { return context_.driver(); }
   Status Finish();
-  // Its copies have ended.
-  void Free(void* address, const Slab& slab) const;
   Status Copy(const Lane& lane, PeerPaths* paths, CUdeviceptr from, CUdeviceptr to, int64_t bytes);
   // The number of an event that no copy uses, made where there is none. It is the next copy's
   // ticket.
@@ -69,7 +95,7 @@ class CudaSwapper final : public swap::Swapper {
 CudaSwapper::~CudaSwapper() {
   const Current current(context_);
   static_cast<void>(Finish());
-  for (const auto& [address, slab] : slabs_) Free(address, slab);
+  slabs_.clear();
   for (CUevent event : events_) driver().cuEventDestroy(event);
   for (Lane& lane : lanes_) {
     lane.paths.reset();
@@ -103,7 +129,7 @@ Result<void*> CudaSwapper::AllocateSlab(int64_t bytes) {
   const Current current(context_);
   OOC_TRY(current.status());
   OOC_ASSIGN(void* const slab, AllocatePinned(driver(), bytes));
-  slabs_.emplace(slab, Slab{bytes});
+  slabs_.emplace(slab, Slab(context_, nullptr, slab, bytes));
   return slab;
 }
 
@@ -119,7 +145,7 @@ Result<void*> CudaSwapper::BorrowSlab(int ordinal, int64_t bytes) {
   }
   OOC_TRY(driver().Check(result, "cuMemAlloc"));
   void* const slab = reinterpret_cast<void*>(made);  // NOLINT(performance-no-int-to-ptr)
-  slabs_.emplace(slab, Slab{bytes, lender});
+  slabs_.emplace(slab, Slab(context_, lender, slab, bytes));
   return slab;
 }
 
@@ -143,15 +169,6 @@ Status CudaSwapper::BorrowLink(int ordinal, int64_t piece_bytes) {
   return {};
 }
 
-void CudaSwapper::Free(void* address, const Slab& slab) const {
-  const Current current(slab.lender == nullptr ? context_ : *slab.lender);
-  if (slab.lender == nullptr) {
-    FreePinned(driver(), address, slab.bytes);
-  } else {
-    driver().cuMemFree(Address(address));
-  }
-}
-
 Status CudaSwapper::FreeSlab(void* slab) {
   const auto found = slabs_.find(slab);
   if (found == slabs_.end()) return Error(Code::kInvalidProblem, "%p is no slab", slab);
@@ -160,7 +177,6 @@ Status CudaSwapper::FreeSlab(void* slab) {
     OOC_TRY(current.status());
     OOC_TRY(Finish());
   }
-  Free(slab, found->second);
   slabs_.erase(found);
   return {};
 }
@@ -168,16 +184,16 @@ Status CudaSwapper::FreeSlab(void* slab) {
 Result<int64_t> CudaSwapper::Start(swap::Way way, swap::Stream stream, swap::Address device,
                                    void* slab, int64_t bytes) {
   const auto found = slabs_.find(slab);
-  if (found == slabs_.end() || bytes > found->second.bytes) {
+  if (found == slabs_.end() || bytes > found->second.bytes()) {
     return Error(Code::kInvalidProblem, "a copy of %lld bytes needs a slab of as many; %p has %lld",
                  static_cast<long long>(bytes), slab,
-                 found == slabs_.end() ? 0LL : static_cast<long long>(found->second.bytes));
+                 found == slabs_.end() ? 0LL : static_cast<long long>(found->second.bytes()));
   }
   const Current current(context_);
   OOC_TRY(current.status());
   OOC_ASSIGN(const size_t number, FreeEvent());
   const Lane& lane = lanes_[static_cast<size_t>(way)];
-  PeerPaths* const paths = found->second.lender == nullptr ? lane.paths.get() : nullptr;
+  PeerPaths* const paths = found->second.is_borrowed() ? nullptr : lane.paths.get();
   OOC_CUDA(driver(), cuEventRecord, lane.reached, static_cast<CUstream>(stream));
   OOC_CUDA(driver(), cuStreamWaitEvent, lane.stream, lane.reached, 0);
   if (paths != nullptr) OOC_TRY(paths->Wait(lane.reached));
