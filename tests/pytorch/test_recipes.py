@@ -212,6 +212,7 @@ def test_a_row_gives_the_bits_in_this_step_and_the_next(
     name: str, size: tuple[int, int, int], dtype: torch.dtype, last: bool, autocast: Any
 ) -> None:
     ran.add(name)
+    torch.manual_seed(0)  # of few numbers, several operations may give the bits by chance
     shape = (size[0], CHANNELS, *size[1:])
     try:
         first = run(CASES[name], activation(shape, dtype, last), None, autocast)
