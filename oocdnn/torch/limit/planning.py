@@ -120,7 +120,7 @@ class Planning:
         if known.gaps.tried >= TRIES:
             self._search_beside(known)
             return False
-        excess = self._card.taken() + self._card.others() - self.limit
+        excess = self._excess()
         if excess <= 0:
             known.gaps.keeps()
             return False
@@ -213,9 +213,7 @@ class Planning:
                 known.faster, known.search = search.plan, None
             return
         known.slower, known.search = known.course, None
-        self._follow(known, found)
-        assert known.course is not None
-        self._take_up(known.course, search.reservation)
+        self._take_up(self._follow(known, found), search.reservation)
 
     def _compare(self, known: Known, slower: Planned) -> None:
         """After a step of a plan that took the place of a slower one. The slower plan takes its
@@ -223,8 +221,7 @@ class Planning:
         and where the steps take longer than its own, if it keeps to the limit."""
         assert known.course is not None
         seconds, runs = known.course.seconds, known.course.runs
-        passes = self._card.taken() + self._card.others() > self.limit
-        fails = passes or known.course.spacers.lost
+        fails = self._excess() > 0 or known.course.spacers.lost
         if not fails and len(seconds) < _COMPARED and runs < _RUNS:
             return
         known.slower = None
@@ -234,11 +231,12 @@ class Planning:
             known.course, known.plan = slower, slower.plan
             self._steer(known)
 
-    def _follow(self, known: Known, plan: Plan) -> None:
-        """Steps of the kind go as another plan says from here on."""
+    def _follow(self, known: Known, plan: Plan) -> Planned:
+        """Has the steps of the kind follow another plan, whose course is returned."""
         self._store.renew()
-        spacers = Spacers(self._card, None)
-        known.course, known.plan = Planned(self._store, plan, known.found, spacers), plan
+        course = Planned(self._store, plan, known.found, Spacers(self._card, None))
+        known.course, known.plan = course, plan
+        return course
 
     def _kept(self, known: Known) -> bool:
         """True if whole steps ran with the steering or the trims of the plan, and the driver
@@ -246,7 +244,11 @@ class Planning:
         course = known.course
         if course is None or course.spacers.idle or course.spacers.lost or not course.runs:
             return False
-        return self._card.taken() + self._card.others() <= self.limit
+        return self._excess() <= 0
+
+    def _excess(self) -> int:
+        """Bytes by which the driver's count passes the limit; negative below it."""
+        return self._card.taken() + self._card.others() - self.limit
 
     def _steer(self, known: Known) -> None:
         """Steers the plan anew, from the memory that the allocator holds now."""
@@ -302,8 +304,8 @@ class Planning:
 
 
 def _is_longer(some: Collection[float], others: Collection[float]) -> bool:
-    """Whether the median of some seconds is above that of others by more than they vary; False
-    where there are none."""
+    """True if the median of some step times exceeds that of others by more than the variation of
+    step times; False if either is empty."""
     if not some or not others:
         return False
     return statistics.median(some) > _VARYING * statistics.median(others)

@@ -224,8 +224,8 @@ class memory_limit:
 
     @property
     def searching(self) -> bool:
-        """Whether the steps of the kind that ran last may become faster yet: a plan that nearly
-        fits is looked at on other threads, or its first steps are compared with earlier ones."""
+        """True while a faster plan for the latest kind of step may still replace its plan: other
+        threads search for it, or its first steps are compared with those of the earlier plan."""
         latest = self._steps.kinds.latest
         return latest is not None and latest.searching
 

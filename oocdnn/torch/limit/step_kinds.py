@@ -88,7 +88,8 @@ class Known:
 
     @property
     def searching(self) -> bool:
-        """Whether a faster plan is to be looked at, is looked at, or compared."""
+        """True while the search for a faster plan is pending or running, and during the comparison
+        of the plan that it found."""
         return not (self.faster is None and self.search is None and self.slower is None)
 
     def end_search(self) -> None:

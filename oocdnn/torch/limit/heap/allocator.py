@@ -68,7 +68,7 @@ class Heap:
     elsewhere: int = 0
 
     def is_like(self, other: Heap) -> bool:
-        """Whether the same blocks of the large pool are in use, and as much is held elsewhere."""
+        """True if both have the same used blocks in the large pool and as many bytes elsewhere."""
         return (self._used, self.elsewhere) == (other._used, other.elsewhere)
 
     @property

@@ -62,7 +62,7 @@ class BackgroundSearch:
 
     def _run(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
-            # Of this thread and of those that it starts.
+            # Threads that this thread starts inherit its priority.
             niceness = max(os.getpriority(os.PRIO_PROCESS, 0), _NICENESS)
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
         with contextlib.suppress(_Stopped, DeviceError, InvalidProblem, MemoryError):
