@@ -379,6 +379,13 @@ class Rooms:
 LIMIT, LEAST = 1000, 900
 
 
+def made_plan() -> Plan:
+    """A plan that moves something."""
+    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
+    limit = int(0.8 * timeline.peak_bytes)
+    return planner._within(Problem(timeline, [LINK]), limit, time.monotonic() + 0.1)
+
+
 @pytest.mark.parametrize(
     ("most", "tries", "seconds"),
     [
@@ -392,11 +399,7 @@ LIMIT, LEAST = 1000, 900
 def test_fast_plans_that_nearly_fit_are_looked_at_for_longer(
     most: int, tries: int | None, seconds: float
 ) -> None:
-    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
-    made = planner._within(
-        Problem(timeline, [LINK]), int(0.8 * timeline.peak_bytes), time.monotonic() + 0.1
-    )
-    rooms = Rooms(made, 945, most, tries)
+    rooms = Rooms(made_plan(), 945, most, tries)
     found = Reserving(rooms.within, rooms, LEAST, LIMIT, 0.4).run()
     assert found.seconds == seconds
     assert found.reserved is not None
@@ -411,11 +414,7 @@ def test_fast_plans_that_nearly_fit_are_looked_at_for_longer(
     ],
 )
 def test_a_faster_plan_that_does_not_fit_is_told(most: int, faster: bool) -> None:
-    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
-    made = planner._within(
-        Problem(timeline, [LINK]), int(0.8 * timeline.peak_bytes), time.monotonic() + 0.1
-    )
-    rooms = Rooms(made, 945, most, None)
+    rooms = Rooms(made_plan(), 945, most, None)
     found = Reserving(rooms.within, rooms, LEAST, LIMIT, 0.4).run()
     assert found.limit == LIMIT
     if not faster:
@@ -444,9 +443,7 @@ def test_of_about_equally_fast_plans_the_smallest_is_looked_at(
 
 
 def test_a_fast_plan_that_steering_slows_down_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
-    limit = int(0.8 * timeline.peak_bytes)
-    made = planner._within(Problem(timeline, [LINK]), limit, time.monotonic() + 0.1)
+    made = made_plan()
     rooms = Rooms(made, 945, 905, 1)
     slow = replace(made, simulation=replace(made.simulation, seconds=2.5), reserved=LIMIT)
 

@@ -125,8 +125,8 @@ def test_another_plan_takes_the_place_of_a_slower_one(
     assert kind.slower is not course
     assert run.settled
     assert kind.plan.limit == run.limit
+    keeps = kind.slower.plan.reserved <= run._steps.planning._room(kind)
     train_until(lambda: kind.slower is None, step)
-    keeps = kind.plan.reserved <= run.limit
     assert (kind.course is course) == (not is_longer or not keeps)
     assert kind.plan is kind.course.plan
     for _ in range(3):
