@@ -55,23 +55,27 @@ class PlanFile:
         plan = planned(timeline, links, limit, choices, reserved)
         if plan is not None:
             plan.bound = plan.seconds * float(known["bound"])
+            faster = _choices(known.get("faster"), timeline)
+            if faster is not None:
+                plan.faster = planned(timeline, links, limit, faster)
         return plan
 
     def keep(self, plan: Plan) -> None:
-        """Adds a plan, in place of one of such a step, and writes the file.
+        """Adds a plan and its faster one, in place of those of such a step, and writes the file.
 
         Raises FileError where it cannot be written, or has become something else's.
         """
         key, seconds = key_of(plan.timeline), plan.seconds
-        text = [[one.policy.value, one.recipe] for one in plan.schedule.choices]
         self._made.pop(key, None)
         self._made[key] = {
             "label": plan.timeline.label,
             "limit": plan.limit,
             "seconds": seconds,
             "bound": plan.bound / seconds if seconds > 0 else 1.0,
-            "choices": text,
+            "choices": _listed(plan),
         }
+        if plan.faster is not None:
+            self._made[key]["faster"] = _listed(plan.faster)
         others = {at: one for at, one in _read(self._path).items() if at not in self._made}
         latest = dict([*others.items(), *self._made.items()][-_MOST:])  # others write it too
         try:
@@ -124,9 +128,14 @@ def _is_plan(one: object) -> bool:
     )
 
 
-def _choices(given: list[Any], timeline: Timeline) -> list[Choice] | None:
+def _listed(plan: Plan) -> list[list[Any]]:
+    """The choices of a plan for JSON."""
+    return [[one.policy.value, one.recipe] for one in plan.schedule.choices]
+
+
+def _choices(given: Any, timeline: Timeline) -> list[Choice] | None:
     """None where they are not choices for the step."""
-    if len(given) != len(timeline.saved):
+    if not isinstance(given, list) or len(given) != len(timeline.saved):
         return None
     try:
         made = [Choice(Policy(policy), int(recipe)) for policy, recipe in given]

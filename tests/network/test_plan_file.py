@@ -49,6 +49,45 @@ def test_a_plan_is_found_again(path: Path) -> None:
     assert not again.fits
 
 
+def test_the_faster_plan_is_found_too(path: Path) -> None:
+    first, faster = made(), made(limit=12 * MIB)
+    first.faster = faster
+    PlanFile(path).keep(first)
+    again = PlanFile(path).find(STEP, [LINK], 12 * MIB)
+    assert again is not None
+    assert again.schedule.choices == first.schedule.choices
+    assert again.faster is not None
+    assert again.faster.schedule.choices == faster.schedule.choices
+    assert (again.faster.seconds, again.faster.reserved) == (faster.seconds, None)
+    once_more = PlanFile(path).find(STEP, [LINK], LIMIT)
+    assert once_more is not None
+    assert once_more.faster is None  # it does not keep to the smaller limit
+
+
+def test_a_plan_without_a_faster_one_takes_both_places(path: Path) -> None:
+    first, faster = made(), made(limit=12 * MIB)
+    first.faster = faster
+    PlanFile(path).keep(first)
+    PlanFile(path).keep(faster)
+    again = PlanFile(path).find(STEP, [LINK], 12 * MIB)
+    assert again is not None
+    assert again.schedule.choices == faster.schedule.choices
+    assert again.faster is None
+
+
+@pytest.mark.parametrize("choices", [7, "swap", [], [["swap", 0]], [[1, 2]] * 6])
+def test_a_faster_plan_that_the_step_does_not_have_is_not_taken(
+    path: Path, choices: object
+) -> None:
+    kept(path)
+    content = json.loads(path.read_bytes())
+    content["plans"][key_of(STEP)]["faster"] = choices
+    path.write_text(json.dumps(content))
+    again = PlanFile(path).find(STEP, [LINK], LIMIT)
+    assert again is not None
+    assert again.faster is None
+
+
 def slower(step: Timeline, times: float) -> Timeline:
     operations = tuple(replace(one, seconds=one.seconds * times) for one in step.operations)
     return replace(step, operations=operations)
