@@ -80,7 +80,9 @@ def limited(
             step()
             (kind,) = run._steps.kinds
             least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
-            run.limit = run._steps.planning.limit = int(least + share * (most - least)) + more
+            run.limit = run._steps.planning.following.limit = (
+                int(least + share * (most - least)) + more
+            )
             run._steps.planning.replan(kind)
             yield run, kind, card, step
         card.close()

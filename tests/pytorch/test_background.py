@@ -17,7 +17,7 @@ from pytorch.steered import MIB, far, limited, stepwise
 from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import Plan, Reserved, planned
 from oocdnn.network.timeline import Link, Timeline
-from oocdnn.torch.limit import planning
+from oocdnn.torch.limit import faster, planning
 from oocdnn.torch.limit.heap import reservation
 from oocdnn.torch.limit.heap.allocator import Extent
 from oocdnn.torch.limit.heap.background import BackgroundSearch
@@ -98,9 +98,9 @@ def given(monkeypatch: pytest.MonkeyPatch, tiny: None) -> Iterator[Limited]:
         ) -> Plan | None:
             plan = inner(timeline, room, reserved, copying)
             if plan is not None and reserved is not None:
-                faster = inner(timeline, room - room // 8, None, copying)
-                assert faster is not None
-                plan.faster = replace(faster, limit=room)
+                other = inner(timeline, room - room // 8, None, copying)
+                assert other is not None
+                plan.faster = replace(other, limit=room)
             return plan
 
         run._steps.planning._planner = planner
@@ -114,20 +114,36 @@ def train_until(ready: Callable[[], object], step: Callable[[], None]) -> None:
         step()
 
 
+def test_the_slower_plan_is_timed_without_the_search(given: Limited) -> None:
+    _, kind, _, step = given
+    train_until(lambda: kind.faster.search, step)
+    course = kind.course
+    course.seconds.append(1e9)
+    awaited(kind.faster.search)
+    train_until(lambda: kind.faster.slower, step)
+    assert kind.faster.slower is course
+    assert 1e9 not in course.seconds
+    assert len(course.seconds) == faster._COMPARED
+
+
 @pytest.mark.parametrize("is_longer", [True, False])
 def test_another_plan_takes_the_place_of_a_slower_one(
     monkeypatch: pytest.MonkeyPatch, given: Limited, is_longer: bool
 ) -> None:
-    monkeypatch.setattr(planning, "_is_longer", lambda *_: is_longer)
+    monkeypatch.setattr(faster, "_is_longer", lambda *_: is_longer)
     run, kind, card, step = given
-    train_until(lambda: kind.slower, step)
-    course = kind.course
-    assert kind.slower is not course
+    train_until(lambda: kind.faster.slower, step)
+    course, slower = kind.course, kind.faster.slower
+    kept: list[Plan] = []
+    monkeypatch.setattr(run._steps.planning._faster, "_keep", kept.append)
+    assert slower is not course
     assert run.settled
     assert kind.plan.limit == run.limit
-    keeps = kind.slower.plan.reserved <= run._steps.planning._room(kind)
-    train_until(lambda: kind.slower is None, step)
+    keeps = slower.plan.reserved <= run._steps.planning.following.room(kind)
+    plans = slower.plan, course.plan
+    train_until(lambda: kind.faster.slower is None, step)
     assert (kind.course is course) == (not is_longer or not keeps)
+    assert kept == [plans[kind.course is course]]
     assert kind.plan is kind.course.plan
     for _ in range(3):
         step()
@@ -137,12 +153,12 @@ def test_another_plan_takes_the_place_of_a_slower_one(
 def test_a_plan_that_is_no_faster_stays_where_the_other_passes_the_limit(
     monkeypatch: pytest.MonkeyPatch, given: Limited
 ) -> None:
-    monkeypatch.setattr(planning, "_is_longer", lambda *_: True)
+    monkeypatch.setattr(faster, "_is_longer", lambda *_: True)
     _, kind, _, step = given
-    train_until(lambda: kind.slower, step)
+    train_until(lambda: kind.faster.slower, step)
     course = kind.course
-    kind.slower.plan.reserved = 1 << 40
-    train_until(lambda: kind.slower is None, step)
+    kind.faster.slower.plan.reserved = 1 << 40
+    train_until(lambda: kind.faster.slower is None, step)
     assert kind.course is course
 
 
@@ -151,10 +167,10 @@ def test_a_plan_stays_whose_steps_are_not_measured(
 ) -> None:
     """As where kinds of steps alternate."""
     run, kind, _, step = given
-    train_until(lambda: kind.slower, step)
+    train_until(lambda: kind.faster.slower, step)
     course = kind.course
     monkeypatch.setattr(run._steps, "_time", lambda *_: None)
-    train_until(lambda: kind.slower is None, step)
+    train_until(lambda: kind.faster.slower is None, step)
     assert not course.seconds
     assert kind.course is course
 
@@ -165,21 +181,21 @@ def test_a_plan_that_does_not_serve_gives_its_place_back(
 ) -> None:
     """Its steering ended midway, or the driver counts more than the limit."""
     run, kind, card, step = given
-    train_until(lambda: kind.slower, step)
+    train_until(lambda: kind.faster.slower, step)
     course = kind.course
     course.spacers.lost = lost
     monkeypatch.setattr(card, "taken", lambda: 0 if lost else run.limit + 1)
     step()
-    assert kind.slower is None
+    assert kind.faster.slower is None
     assert kind.course is not course
 
 
 def test_planning_anew_ends_the_comparison(given: Limited) -> None:
     run, kind, _, step = given
-    train_until(lambda: kind.slower, step)
+    train_until(lambda: kind.faster.slower, step)
     run._steps.planning.replan(kind)
-    assert kind.slower is None
-    assert kind.search is None
+    assert kind.faster.slower is None
+    assert kind.faster.search is None
 
 
 def searched_endlessly(self: Reservation, schedule: Schedule, seconds: float) -> int:
@@ -191,44 +207,44 @@ def searched_endlessly(self: Reservation, schedule: Schedule, seconds: float) ->
 def test_leaving_the_limit_ends_the_search(monkeypatch: pytest.MonkeyPatch, given: Limited) -> None:
     monkeypatch.setattr(reservation.Reservation, "searched", searched_endlessly)
     run, kind, _, step = given
-    train_until(lambda: kind.search, step)
-    one = kind.search
+    train_until(lambda: kind.faster.search, step)
+    one = kind.faster.search
     assert one.runs
     assert run.searching
     run._steps.close()
     awaited(one)
-    assert kind.search is None
-    assert kind.faster is one.plan
-    assert kind.searches == 0
+    assert kind.faster.search is None
+    assert kind.faster.plan is one.plan
+    assert kind.faster.searches == 0
 
 
 def test_a_plan_that_was_found_is_there_after_the_limit_was_left(given: Limited) -> None:
     run, kind, _, step = given
-    train_until(lambda: kind.search, step)
-    awaited(kind.search)
+    train_until(lambda: kind.faster.search, step)
+    awaited(kind.faster.search)
     run._steps.close()
-    train_until(lambda: kind.slower, step)
-    assert kind.searches == 1
+    train_until(lambda: kind.faster.slower, step)
+    assert kind.faster.searches == 1
 
 
 def test_a_search_begins_anew_beside_other_memory(given: Limited) -> None:
     _, kind, card, step = given
-    train_until(lambda: kind.search, step)
-    first = kind.search
+    train_until(lambda: kind.faster.search, step)
+    first = kind.faster.search
     address = card.take(1 << 20)  # outlives the steps
-    train_until(lambda: kind.search not in (None, first), step)
-    assert kind.slower is None
-    assert kind.searches == 2
+    train_until(lambda: kind.faster.search not in (None, first), step)
+    assert kind.faster.slower is None
+    assert kind.faster.searches == 2
     card.give(address)
 
 
 def test_searches_are_few(given: Limited) -> None:
     run, kind, _, step = given
-    kind.searches = planning._SEARCHES
+    kind.faster.searches = faster._SEARCHES
     train_until(lambda: run.settled, step)
     step()
     assert not run.searching
-    assert kind.slower is None
+    assert kind.faster.slower is None
 
 
 def test_heaps_are_alike_with_the_same_large_blocks() -> None:

@@ -64,11 +64,12 @@ class Plans:
         if found is not None:
             return found
         made = plan(timeline, links, room, seconds=self._seconds, reserved=reserved)
-        self._keep(made)
+        self.keep(made)
         return made
 
-    def _keep(self, made: Plan) -> None:
-        """Writes a plan to the file; a file that cannot be written is left from then on."""
+    def keep(self, made: Plan) -> None:
+        """Writes a plan to the file, where there is one. A file that cannot be written is left from
+        then on."""
         if self._file is None:
             return
         try:

@@ -113,7 +113,9 @@ class memory_limit:
         self._plans = Plans(self._links, planning, file, self._tell)
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
-        self._steps = Steps(card, self.limit, self._plan, planning / 8, self._raises, self._tell)
+        self._steps = Steps(
+            card, self.limit, self._plan, planning / 8, self._plans.keep, self._raises, self._tell
+        )
         self._hooks = Hooks(self._steps.pack, self._steps.unpack)
         self._entered: ExitStack | None = None  # what leaving undoes
 
@@ -227,7 +229,7 @@ class memory_limit:
         """True while a faster plan for the latest kind of step may still replace its plan: other
         threads search for it, or its first steps are compared with those of the earlier plan."""
         latest = self._steps.kinds.latest
-        return latest is not None and latest.searching
+        return latest is not None and latest.faster.pending
 
     @property
     def timelines(self) -> list[Timeline]:

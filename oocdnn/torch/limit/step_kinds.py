@@ -12,9 +12,9 @@ from torch import Tensor
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
+from oocdnn.torch.limit.faster import Faster
 from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.heap.background import BackgroundSearch
 from oocdnn.torch.limit.links import links_with
 from oocdnn.torch.limit.record import Record
 from oocdnn.torch.limit.table import Signature
@@ -79,31 +79,9 @@ class Known:
     further: bool = False
     watched: int = 0  # steps whose allocations were recorded because they might have been its own
     steered: int = 0  # times in a row that its plan was steered anew
-    faster: Plan | None = None  # a faster plan that is to be looked at beside the steps
-    search: BackgroundSearch | None = None  # for the steering of such a plan
-    searches: int = 0  # the number of them so far
-    slower: Planned | None = None  # whose place the present course took, until they are compared
+    faster: Faster = field(default_factory=Faster)
     # Host time of the runtime at each event, without copies, recipes and steering.
     event_seconds: float = 0.0
-
-    @property
-    def searching(self) -> bool:
-        """True while the search for a faster plan is pending or running, and during the comparison
-        of the plan that it found."""
-        return not (self.faster is None and self.search is None and self.slower is None)
-
-    def end_search(self) -> None:
-        """Has a search that runs end; its plan is to be looked at again."""
-        search = self.search
-        if search is not None and search.runs:
-            search.stop()
-            self.faster, self.search = search.plan, None
-            self.searches -= 1
-
-    def forget_faster(self) -> None:
-        """Ends what its earlier plan led to."""
-        self.end_search()
-        self.faster = self.search = self.slower = None
 
     def is_like(self, other: Known) -> bool:
         """Whether both save the same."""

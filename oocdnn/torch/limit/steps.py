@@ -17,6 +17,7 @@ from oocdnn.torch.limit.backward import Backward
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Held, Kept, Packed
+from oocdnn.torch.limit.following import Following
 from oocdnn.torch.limit.forward import Forward
 from oocdnn.torch.limit.low_memory import LowMemory
 from oocdnn.torch.limit.mode import Mode
@@ -43,6 +44,7 @@ class Steps:
     Args:
         limit: Device bytes.
         steering_seconds: For the search of steering, for each plan that is looked at.
+        keep: Called with a plan that turned out to be better than the planner's.
         raises: Whether a step that no plan fits raises OutOfMemory; else such steps are swapped.
         tell: Called with what the program should know.
     """
@@ -53,12 +55,14 @@ class Steps:
         limit: int,
         planner: Planner,
         steering_seconds: float = 0.5,
+        keep: Callable[[Plan], object] = lambda plan: None,
         raises: bool = True,
         tell: Callable[[str], object] = warnings.warn,
     ) -> None:
         self._raises, self._tell = raises, tell
         self._card, self._store = card, Store(card, raises)
-        self.planning = Planning(card, self._store, limit, planner, steering_seconds, tell)
+        following = Following(card, self._store, limit, steering_seconds)
+        self.planning = Planning(card, following, planner, keep, tell)
         self.table = Table(card.device.type, overrides.count)
         self.kinds = Kinds()
         self.steps = 0
@@ -146,7 +150,7 @@ class Steps:
         what autograd still holds stays readable."""
         with self._lock:
             for known in self.kinds:
-                known.end_search()
+                known.faster.stop()
             self._card.watched()
             self._low.give()
             self._backward.stop()
@@ -156,7 +160,7 @@ class Steps:
 
     def _begin(self, mode: Mode) -> None:
         """A new step; its allocations are watched where it is expected to need that."""
-        limit = self.planning.limit
+        limit = self.planning.following.limit
         self._step = Step(self._card, self._store, limit, self._lock, mode)
         self._forward = Forward(self._step)
         self._backward = Backward(self._step, self._forward, self.table)
@@ -225,7 +229,7 @@ class Steps:
             if known is None or (self._raises and not known.further):
                 raise
             known.plan = known.course = None
-            known.forget_faster()
+            known.faster.forget()
             told = f"steps of one kind are swapped from here on: {error}"
         self._time(known, recorder is None and known is not None and known.course is course)
         collector.expects(step.packs)
