@@ -47,35 +47,31 @@ class PlanFile:
         reserved: Reserved | None = None,
     ) -> Plan | None:
         """The plan of such a step that the file had; None where it has none, or where that does not
-        keep to the limit. Arguments as those of `planner.plan`."""
+        keep to the limit. With `reserved`, the result is its faster plan where that keeps to the
+        limit, else it has that plan. Arguments as those of `planner.plan`."""
         known = self._found.get(key_of(timeline))
-        choices = None if known is None else _choices(known["choices"], timeline)
-        if known is None or choices is None:
+        if known is None:
             return None
-        plan = planned(timeline, links, limit, choices, reserved)
-        if plan is not None:
-            plan.bound = plan.seconds * float(known["bound"])
-            faster = _choices(known.get("faster"), timeline)
-            if faster is not None:
-                plan.faster = planned(timeline, links, limit, faster)
-        return plan
+        faster, step = known.get("faster"), (timeline, links, limit)
+        if faster is None or reserved is None:
+            return _planned(known, *step, reserved)
+        found = _planned(faster, *step, reserved)
+        if found is None:
+            found = _planned(known, *step, reserved)
+            if found is not None:
+                found.faster = _planned(faster, *step, None)
+        return found
 
     def keep(self, plan: Plan) -> None:
         """Adds a plan and its faster one, in place of those of such a step, and writes the file.
 
         Raises FileError where it cannot be written, or has become something else's.
         """
-        key, seconds = key_of(plan.timeline), plan.seconds
+        key = key_of(plan.timeline)
         self._made.pop(key, None)
-        self._made[key] = {
-            "label": plan.timeline.label,
-            "limit": plan.limit,
-            "seconds": seconds,
-            "bound": plan.bound / seconds if seconds > 0 else 1.0,
-            "choices": _listed(plan),
-        }
+        self._made[key] = {"label": plan.timeline.label, "limit": plan.limit} | _entry(plan)
         if plan.faster is not None:
-            self._made[key]["faster"] = _listed(plan.faster)
+            self._made[key]["faster"] = _entry(plan.faster)
         others = {at: one for at, one in _read(self._path).items() if at not in self._made}
         latest = dict([*others.items(), *self._made.items()][-_MOST:])  # others write it too
         try:
@@ -125,17 +121,46 @@ def _is_plan(one: object) -> bool:
         and isinstance(one.get("choices"), list)
         and isinstance(one.get("bound"), int | float)
         and 0 <= one["bound"] <= 1
+        and (one.get("peak") is None or isinstance(one["peak"], int))
+        and (one.get("faster") is None or _is_plan(one["faster"]))
     )
 
 
-def _listed(plan: Plan) -> list[list[Any]]:
-    """The choices of a plan for JSON."""
-    return [[one.policy.value, one.recipe] for one in plan.schedule.choices]
+def _entry(plan: Plan) -> dict[str, Any]:
+    """What the file has of a plan."""
+    seconds = plan.seconds
+    return {
+        "seconds": seconds,
+        "bound": plan.bound / seconds if seconds > 0 else 1.0,
+        "peak": plan.peak_bytes,
+        "choices": [[one.policy.value, one.recipe] for one in plan.schedule.choices],
+    }
 
 
-def _choices(given: Any, timeline: Timeline) -> list[Choice] | None:
+def _planned(
+    entry: dict[str, Any],
+    timeline: Timeline,
+    links: Sequence[Link],
+    limit: int,
+    reserved: Reserved | None,
+) -> Plan | None:
+    """The plan of an entry. Its tensors take as many bytes as they did, where the times of the step
+    allow that; None where it does not keep to the limit, or is not for the step."""
+    choices = _choices(entry["choices"], timeline)
+    if choices is None:
+        return None
+    peak = entry.get("peak")
+    if peak is not None and planned(timeline, links, limit, choices, None, peak) is None:
+        peak = None
+    plan = planned(timeline, links, limit, choices, reserved, peak)
+    if plan is not None:
+        plan.bound = plan.seconds * float(entry["bound"])
+    return plan
+
+
+def _choices(given: list[Any], timeline: Timeline) -> list[Choice] | None:
     """None where they are not choices for the step."""
-    if not isinstance(given, list) or len(given) != len(timeline.saved):
+    if len(given) != len(timeline.saved):
         return None
     try:
         made = [Choice(Policy(policy), int(recipe)) for policy, recipe in given]

@@ -15,8 +15,9 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from network.steps import LINK, MIB, chain_of, random_step
 
 from oocdnn.errors import FileError, OutOfMemory
+from oocdnn.network.plan import Schedule
 from oocdnn.network.plan_file import PlanFile, key_of
-from oocdnn.network.planner import Plan, least_limit, plan
+from oocdnn.network.planner import Plan, least_limit, plan, planned
 from oocdnn.network.timeline import Timeline
 
 STEP = chain_of([MIB] * 6, [1e-3] * 6, recipes=True)
@@ -49,42 +50,109 @@ def test_a_plan_is_found_again(path: Path) -> None:
     assert not again.fits
 
 
-def test_the_faster_plan_is_found_too(path: Path) -> None:
+class Reserves:
+    """An allocator without gaps, for which other bytes are counted where they are given."""
+
+    def __init__(self, *nbytes: int) -> None:
+        self._nbytes = list(nbytes)
+
+    def __call__(self, schedule: Schedule) -> int:
+        return self._nbytes.pop(0) if self._nbytes else schedule.peak_bytes
+
+    def searched(self, schedule: Schedule, seconds: float) -> int:
+        del seconds
+        return self(schedule)
+
+    def trimmed(self, schedule: Schedule) -> int | None:
+        del schedule
+        return None
+
+    def acting(self, schedule: Schedule) -> dict[int, float]:
+        del schedule
+        return {}
+
+    stalls = acting
+
+
+def with_faster(path: Path) -> tuple[Plan, Plan]:
+    """A plan in the file, and one that keeps everything as its faster one."""
     first, faster = made(), made(limit=12 * MIB)
     first.faster = faster
     PlanFile(path).keep(first)
-    again = PlanFile(path).find(STEP, [LINK], 12 * MIB)
+    return first, faster
+
+
+def test_a_faster_plan_that_passes_the_limit_stays_beside_the_other(path: Path) -> None:
+    first, faster = with_faster(path)
+    again = PlanFile(path).find(STEP, [LINK], 12 * MIB, Reserves(13 * MIB))
     assert again is not None
     assert again.schedule.choices == first.schedule.choices
     assert again.faster is not None
     assert again.faster.schedule.choices == faster.schedule.choices
     assert (again.faster.seconds, again.faster.reserved) == (faster.seconds, None)
-    once_more = PlanFile(path).find(STEP, [LINK], LIMIT)
-    assert once_more is not None
-    assert once_more.faster is None  # it does not keep to the smaller limit
+    assert again.faster.bound == pytest.approx(faster.bound)
 
 
-def test_a_plan_without_a_faster_one_takes_both_places(path: Path) -> None:
-    first, faster = made(), made(limit=12 * MIB)
-    first.faster = faster
-    PlanFile(path).keep(first)
-    PlanFile(path).keep(faster)
-    again = PlanFile(path).find(STEP, [LINK], 12 * MIB)
+def test_a_faster_plan_is_found_where_it_keeps_to_the_limit(path: Path) -> None:
+    _, faster = with_faster(path)
+    again = PlanFile(path).find(STEP, [LINK], 12 * MIB, Reserves())
     assert again is not None
     assert again.schedule.choices == faster.schedule.choices
+    assert (again.reserved, again.faster) == (faster.peak_bytes, None)
+
+
+def test_a_faster_plan_for_a_larger_limit_is_not_found(path: Path) -> None:
+    first, _ = with_faster(path)
+    again = PlanFile(path).find(STEP, [LINK], LIMIT, Reserves())
+    assert again is not None
+    assert again.schedule.choices == first.schedule.choices
     assert again.faster is None
 
 
-@pytest.mark.parametrize("choices", [7, "swap", [], [["swap", 0]], [[1, 2]] * 6])
+def test_no_faster_plan_is_found_where_nothing_tells_what_it_reserves(path: Path) -> None:
+    first, _ = with_faster(path)
+    again = PlanFile(path).find(STEP, [LINK], 12 * MIB)
+    assert again is not None
+    assert again.schedule.choices == first.schedule.choices
+    assert again.faster is None
+
+
+def test_a_plan_leaves_no_faster_one_of_its_step(path: Path) -> None:
+    first, _ = with_faster(path)
+    first.faster = None
+    PlanFile(path).keep(first)
+    again = PlanFile(path).find(STEP, [LINK], 12 * MIB, Reserves())
+    assert again is not None
+    assert again.schedule.choices == first.schedule.choices
+
+
+def test_tensors_take_the_bytes_that_the_plan_was_made_for(path: Path) -> None:
+    """A plan that leaves a part of the limit to an allocator's gaps leaves it again."""
+    step = random_step(5, 12)
+    least, most = least_limit(step), step.peak_bytes
+    limit = (least + most) // 2
+    found = replace(plan(step, [LINK], least + (limit - least) // 4, seconds=0.5), limit=limit)
+    PlanFile(path).keep(found)
+    again = PlanFile(path).find(step, [LINK], limit)
+    assert again is not None
+    assert again.limit == limit
+    assert again.schedule.movements == found.schedule.movements
+    larger = planned(step, [LINK], limit, found.schedule.choices)
+    assert larger is not None
+    assert larger.peak_bytes > found.peak_bytes
+
+
+@pytest.mark.parametrize("choices", [[], [["swap", 0]], [[1, 2]] * 12])
 def test_a_faster_plan_that_the_step_does_not_have_is_not_taken(
     path: Path, choices: object
 ) -> None:
-    kept(path)
+    first, _ = with_faster(path)
     content = json.loads(path.read_bytes())
-    content["plans"][key_of(STEP)]["faster"] = choices
+    content["plans"][key_of(STEP)]["faster"]["choices"] = choices
     path.write_text(json.dumps(content))
-    again = PlanFile(path).find(STEP, [LINK], LIMIT)
+    again = PlanFile(path).find(STEP, [LINK], 12 * MIB, Reserves())
     assert again is not None
+    assert again.schedule.choices == first.schedule.choices
     assert again.faster is None
 
 
@@ -219,7 +287,17 @@ def test_choices_that_the_step_does_not_have_are_not_taken(path: Path, choices: 
     assert PlanFile(path).find(STEP, [LINK], 1 << 40) is None
 
 
-@pytest.mark.parametrize("entry", [1, {}, {"choices": 1, "bound": 1}, {"choices": [], "bound": 2}])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        1,
+        {},
+        {"choices": 1, "bound": 1},
+        {"choices": [], "bound": 2},
+        {"choices": [], "bound": 1, "peak": "1"},
+        {"choices": [], "bound": 1, "faster": 1},
+    ],
+)
 def test_entries_that_are_no_plans_are_not_taken(path: Path, entry: object) -> None:
     kept(path)
     content = json.loads(path.read_bytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from pytorch.modelled import ModelCard
 from pytorch.steered import MIB, far, limited, stepwise
 
 from oocdnn.network.plan import Schedule
+from oocdnn.network.plan_file import PlanFile
 from oocdnn.network.planner import Plan, Reserved, planned
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit import faster, planning
@@ -115,15 +117,55 @@ def train_until(ready: Callable[[], object], step: Callable[[], None]) -> None:
 
 
 def test_the_slower_plan_is_timed_without_the_search(given: Limited) -> None:
-    _, kind, _, step = given
+    run, kind, _, step = given
     train_until(lambda: kind.faster.search, step)
-    course = kind.course
-    course.seconds.append(1e9)
-    awaited(kind.faster.search)
+    course, measured, beside = kind.course, run._steps._time, [True]
+
+    def time_of_step(known: Known | None, plain: bool) -> None:
+        measured(known, plain)
+        if beside[-1]:
+            course.seconds.append(1e9)
+        beside.append(kind.faster.timed_from is None)  # of the next step
+
+    run._steps._time = time_of_step
     train_until(lambda: kind.faster.slower, step)
     assert kind.faster.slower is course
-    assert 1e9 not in course.seconds
     assert len(course.seconds) == faster._COMPARED
+    assert 1e9 not in course.seconds
+
+
+def test_a_plan_is_taken_where_the_slower_one_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch, given: Limited
+) -> None:
+    run, kind, _, step = given
+    monkeypatch.setattr(run._steps, "_time", lambda *_: None)
+    train_until(lambda: kind.faster.timed_from, step)
+    course = kind.course
+    train_until(lambda: kind.faster.slower, step)
+    assert course.runs == kind.faster.timed_from + faster._RUNS
+
+
+def kept(run: memory_limit) -> list[Plan]:
+    """The plans that go to the file of plans from here on."""
+    plans: list[Plan] = []
+    run._steps.planning._faster_plans._keep = plans.append
+    return plans
+
+
+def test_the_file_has_the_plan_whose_faster_one_is_searched_for_in_vain(
+    monkeypatch: pytest.MonkeyPatch, given: Limited, tmp_path: Path
+) -> None:
+    run, kind, _, step = given
+    train_until(lambda: kind.faster.search, step)
+    course = kind.course
+    awaited(kind.faster.search)
+    kind.faster.search.found = None
+    run._plans._file = PlanFile(tmp_path / "plans.json")
+    train_until(lambda: kind.faster.search is None, step)
+    assert kind.course is course
+    again = PlanFile(tmp_path / "plans.json").find(kind.timeline, run.links, run.limit)
+    assert again is not None
+    assert again.schedule.choices == course.plan.schedule.choices
 
 
 @pytest.mark.parametrize("is_longer", [True, False])
@@ -134,16 +176,15 @@ def test_another_plan_takes_the_place_of_a_slower_one(
     run, kind, card, step = given
     train_until(lambda: kind.faster.slower, step)
     course, slower = kind.course, kind.faster.slower
-    kept: list[Plan] = []
-    monkeypatch.setattr(run._steps.planning._faster, "_keep", kept.append)
+    plans = kept(run)
     assert slower is not course
     assert run.settled
     assert kind.plan.limit == run.limit
     keeps = slower.plan.reserved <= run._steps.planning.following.room(kind)
-    plans = slower.plan, course.plan
+    plan = slower.plan
     train_until(lambda: kind.faster.slower is None, step)
     assert (kind.course is course) == (not is_longer or not keeps)
-    assert kept == [plans[kind.course is course]]
+    assert plans == ([] if kind.course is course else [plan])
     assert kind.plan is kind.course.plan
     for _ in range(3):
         step()
@@ -182,12 +223,13 @@ def test_a_plan_that_does_not_serve_gives_its_place_back(
     """Its steering ended midway, or the driver counts more than the limit."""
     run, kind, card, step = given
     train_until(lambda: kind.faster.slower, step)
-    course = kind.course
+    course, slower, plans = kind.course, kind.faster.slower.plan, kept(run)
     course.spacers.lost = lost
     monkeypatch.setattr(card, "taken", lambda: 0 if lost else run.limit + 1)
     step()
     assert kind.faster.slower is None
     assert kind.course is not course
+    assert plans == [slower]
 
 
 def test_planning_anew_ends_the_comparison(given: Limited) -> None:
@@ -208,7 +250,7 @@ def test_leaving_the_limit_ends_the_search(monkeypatch: pytest.MonkeyPatch, give
     monkeypatch.setattr(reservation.Reservation, "searched", searched_endlessly)
     run, kind, _, step = given
     train_until(lambda: kind.faster.search, step)
-    one = kind.faster.search
+    one, plans = kind.faster.search, kept(run)
     assert one.runs
     assert run.searching
     run._steps.close()
@@ -216,6 +258,7 @@ def test_leaving_the_limit_ends_the_search(monkeypatch: pytest.MonkeyPatch, give
     assert kind.faster.search is None
     assert kind.faster.plan is one.plan
     assert kind.faster.searches == 0
+    assert plans == []
 
 
 def test_a_plan_that_was_found_is_there_after_the_limit_was_left(given: Limited) -> None:

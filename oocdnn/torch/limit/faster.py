@@ -1,5 +1,5 @@
-"""A faster plan for a kind of step. Near the least limit its steering may take long to find: it is
-searched for beside the steps of another plan, whose place the faster one takes then."""
+"""Faster plans for kinds of steps whose steering is not found in time. The search for it runs
+beside the steps of another plan, whose place the faster plan takes then."""
 
 from __future__ import annotations
 
@@ -21,30 +21,32 @@ _BESIDE = 240  # times as long as for one plan, steering is looked for
 _SEARCHES = 3  # beside the steps of a kind
 _MISSES = 4  # steps that leave other memory than a search began with
 _COMPARED = 4  # measured steps of each of two plans that are compared
-_RUNS = 16  # of its steps, after which a plan is not measured any longer
+_RUNS = 16  # steps of one plan, after which it is no longer measured
 _VARYING = 1.02  # times as long, a step may take by chance
 
 
 @dataclass
 class Faster:
-    """How far the search for a faster plan of one kind is.
+    """The state of the search for a faster plan of one kind.
 
     Args:
-        plan: That is to be looked at beside the steps.
-        search: For its steering.
-        searches: The number of them so far.
-        slower: Whose place the present course took, until they are compared.
+        plan: The plan whose steering is searched for next.
+        search: The search for its steering.
+        searches: The number of searches so far.
+        timed_from: Whole steps of the present plan before it is timed without the search.
+        slower: The course whose place the present one took, until the two are compared.
     """
 
     plan: Plan | None = None
     search: BackgroundSearch | None = None
     searches: int = 0
+    timed_from: int | None = None
     slower: Planned | None = None
 
     @property
     def pending(self) -> bool:
-        """True while a search is pending or running, and during the comparison of the plan that it
-        found."""
+        """True while a search is pending or running, and until the plan that it found was compared
+        with the present one."""
         return not (self.plan is None and self.search is None and self.slower is None)
 
     def stop(self) -> None:
@@ -62,11 +64,11 @@ class Faster:
 
 
 class FasterPlans:
-    """Searches for faster plans, one search at a time, and compares them with the present ones.
+    """Searches for the steering of faster plans, one search at a time, and compares the plans.
 
     Args:
         steer: Steers the plan of a kind anew.
-        keep: Called with a plan that turned out to be the best one.
+        keep: Called with the present plan where the faster one does not serve.
     """
 
     def __init__(
@@ -81,48 +83,53 @@ class FasterPlans:
         self._latest: BackgroundSearch | None = None
 
     def look(self, known: Known) -> None:
-        """After a step of the final plan: has a faster one looked at beside the next steps. Once
-        its steering was found it takes the place of the present plan."""
-        faster = known.faster
-        if faster.search is not None:
-            if not faster.search.runs and self._is_timed(known, faster.search):
-                self._take_found(known, faster.search)
+        """After a step of the final plan: starts the search for a faster plan's steering. After its
+        end, and some steps that are timed without it, the faster plan takes the place of the
+        present one."""
+        state = known.faster
+        if state.search is not None:
+            if not state.search.runs:
+                self._look_at_found(known, state.search)
             return
-        if faster.plan is None or (self._latest is not None and self._latest.runs):
+        if state.plan is None or (self._latest is not None and self._latest.runs):
             return
-        plan, faster.plan = faster.plan, None
+        plan, state.plan = state.plan, None
         reservation = self._following.reservation(known)
         expandable = reservation is not None and reservation.heap.expandable
-        if reservation is None or not expandable or faster.searches >= _SEARCHES:
+        if reservation is None or not expandable or state.searches >= _SEARCHES:
             return
-        faster.searches += 1
+        state.searches += 1
+        state.timed_from = None
         seconds = _BESIDE * self._following.steering_seconds
-        faster.search = self._latest = BackgroundSearch(plan, reservation, seconds)
+        state.search = self._latest = BackgroundSearch(plan, reservation, seconds)
 
-    def _is_timed(self, known: Known, search: BackgroundSearch) -> bool:
-        """Whether steps of the present plan were measured without the search beside them."""
-        course = known.course
+    def _look_at_found(self, known: Known, search: BackgroundSearch) -> None:
+        """After the end of a search."""
+        state, course = known.faster, known.course
         assert course is not None
         if search.found is None:
-            return True
-        if search.runs_before is None:
+            state.search = None
+            self._keep(course.plan)
+        elif state.timed_from is None:
+            state.timed_from = course.runs + 1  # this step ran beside the search
+        elif course.runs == state.timed_from:
             course.seconds.clear()
-            search.runs_before = course.runs
-        return _is_enough(course, search.runs_before)
+        elif _is_enough(course, state.timed_from):
+            self._take(known, search, search.found)
 
-    def _take_found(self, known: Known, search: BackgroundSearch) -> None:
-        """After the end of a search. Where other memory outlives the steps than it began with, a
-        few more steps are looked at, then it begins anew."""
-        found, heap, faster = search.found, self._card.heap(), known.faster
-        if found is None or heap is None or not keeps_to(found, self._following.room(known)):
-            faster.search = None
+    def _take(self, known: Known, search: BackgroundSearch, found: Plan) -> None:
+        """Has the steps follow a plan that was found. Where other memory outlives the steps than
+        the search began with, a few more steps are looked at, then it begins anew."""
+        heap, state = self._card.heap(), known.faster
+        if heap is None or not keeps_to(found, self._following.room(known)):
+            state.search = None
             return
         if not heap.is_like(search.reservation.heap):
             search.misses += 1
             if search.misses >= _MISSES:
-                faster.plan, faster.search = search.plan, None
+                state.plan, state.search = search.plan, None
             return
-        faster.slower, faster.search = known.course, None
+        state.slower, state.search = known.course, None
         self._following.steer(self._following.follow(known, found), search.reservation)
 
     def compare(self, known: Known) -> None:
@@ -136,12 +143,9 @@ class FasterPlans:
         if not fails and not _is_enough(course, 0):
             return
         known.faster.slower = None
-        longer = keeps_to(slower.plan, self._following.room(known)) and _is_longer(
-            course.seconds, slower.seconds
-        )
-        if not fails:
-            self._keep(slower.plan if longer else course.plan)
-        if fails or longer:
+        keeps = keeps_to(slower.plan, self._following.room(known))
+        if fails or (keeps and _is_longer(course.seconds, slower.seconds)):
+            self._keep(slower.plan)
             self._following.follow_again(known, slower)
             self._steer(known)
 

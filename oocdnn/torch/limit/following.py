@@ -1,4 +1,4 @@
-"""Has the steps of a kind follow a plan, within what the driver counts."""
+"""Courses of plans: the bytes that they may reserve, and the steering that keeps them to these."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Following:
         return course
 
     def follow_again(self, known: Known, course: Planned) -> None:
-        """Has the steps of the kind follow an earlier course, not steered yet."""
+        """Has the steps of the kind follow an earlier course. The caller steers it."""
         self._store.renew()
         known.course, known.plan = course, course.plan
 

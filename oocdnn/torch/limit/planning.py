@@ -32,8 +32,8 @@ class Planning:
     """Makes and checks the plans of kinds of steps.
 
     Args:
-        following: Has the steps follow them.
-        keep: Called with a plan that turned out to be better than the planner's.
+        following: Begins the courses of the plans.
+        keep: Called with a plan whose faster one does not serve.
         tell: Called with what the program should know.
     """
 
@@ -46,7 +46,7 @@ class Planning:
         tell: Callable[[str], object],
     ) -> None:
         self._card, self.following, self._planner, self._tell = card, following, planner, tell
-        self._faster = FasterPlans(card, following, self._steer, keep)
+        self._faster_plans = FasterPlans(card, following, self._steer, keep)
 
     def first(
         self, recorder: Recorder, first: object, division: Division, found: Found, label: str
@@ -93,7 +93,7 @@ class Planning:
         steps takes the place of the present one."""
         assert known.course is not None
         if known.faster.slower is not None:
-            self._faster.compare(known)
+            self._faster_plans.compare(known)
             return False
         if not known.course.spacers.lost:
             known.steered = 0
@@ -104,7 +104,7 @@ class Planning:
         if not known.measured:
             return False
         if known.gaps.tried >= TRIES:
-            self._faster.look(known)
+            self._faster_plans.look(known)
             return False
         excess = self.following.excess()
         if excess <= 0:

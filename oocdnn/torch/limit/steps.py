@@ -44,7 +44,7 @@ class Steps:
     Args:
         limit: Device bytes.
         steering_seconds: For the search of steering, for each plan that is looked at.
-        keep: Called with a plan that turned out to be better than the planner's.
+        keep: Called with a plan whose faster one does not serve.
         raises: Whether a step that no plan fits raises OutOfMemory; else such steps are swapped.
         tell: Called with what the program should know.
     """

@@ -32,14 +32,11 @@ class BackgroundSearch:
     Attributes:
         found: The plan with its steering, once it was found.
         misses: Steps after the search that left other memory than it began with.
-        runs_before: Whole steps of the present plan before the first one without the search beside
-            it.
     """
 
     def __init__(self, plan: Plan, reservation: Reservation, seconds: float) -> None:
         self.found: Plan | None = None
         self.misses = 0
-        self.runs_before: int | None = None
         self.plan, self.reservation = plan, reservation
         self._end = time.monotonic() + seconds
         self._stopped = False
