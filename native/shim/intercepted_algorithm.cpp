@@ -8,8 +8,8 @@
 #include "shim/gpu_facts.hpp"
 #include "shim/interception.hpp"
 #include "shim/large_tensor.hpp"
+#include "shim/legacy_directions.hpp"
 #include "shim/legacy_interception.hpp"
-#include "shim/real.hpp"
 #include "shim/served.hpp"
 
 namespace oocdnn::shim {
@@ -55,15 +55,11 @@ template <class D>
 cudnnStatus_t ListLarge(cudnnHandle_t handle, const LegacyOperands& operands, int requested,
                         int* returned, typename D::Performance* results) {
   return Ours(Serve([&] {
-    OOC_NEED(requested > 0 && returned != nullptr && results != nullptr,
-             "%d algorithms asked for, or a place for them is null", requested);
+    OOC_CUDNN_TRY(NeedPlaces(requested, returned, results));
     ConvolutionCall problem;
     size_t bytes = 0;
     OOC_CUDNN_TRY(SizeLarge(handle, D::kDirection, operands, &problem, &bytes));
-    *results = {D::kAlgorithm,       CUDNN_STATUS_SUCCESS,     -1.0F, bytes,
-                CUDNN_DETERMINISTIC, problem.convolution.math, {}};
-    *returned = 1;
-    return CUDNN_STATUS_SUCCESS;
+    return GiveOne<D>(bytes, problem.convolution.math, returned, results);
   }));
 }
 
@@ -104,62 +100,6 @@ cudnnStatus_t Sized(cudnnStatus_t status, cudnnHandle_t handle, Direction direct
   }));
   return status;
 }
-
-// A direction's functions take its descriptors in an order of their own: one, another, the
-// convolution, the result's. Each list of them is read as x, w and y.
-struct Forward {
-  using First = cudnnTensorDescriptor_t;
-  using Second = cudnnFilterDescriptor_t;
-  using Last = cudnnTensorDescriptor_t;
-  using Algorithm = cudnnConvolutionFwdAlgo_t;
-  using Performance = cudnnConvolutionFwdAlgoPerf_t;
-  static constexpr Direction kDirection = Direction::kForward;
-  static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-  static constexpr auto kList = &Real::cudnnGetConvolutionForwardAlgorithm_v7;
-  static constexpr auto kFind = &Real::cudnnFindConvolutionForwardAlgorithm;
-  static constexpr auto kTry = &Real::cudnnFindConvolutionForwardAlgorithmEx;
-  static constexpr auto kSize = &Real::cudnnGetConvolutionForwardWorkspaceSize;
-  static LegacyOperands Operands(First x, Second w, cudnnConvolutionDescriptor_t convolution,
-                                 Last y) {
-    return {x, nullptr, w, nullptr, convolution, y, nullptr};
-  }
-};
-
-struct BackwardData {
-  using First = cudnnFilterDescriptor_t;
-  using Second = cudnnTensorDescriptor_t;
-  using Last = cudnnTensorDescriptor_t;
-  using Algorithm = cudnnConvolutionBwdDataAlgo_t;
-  using Performance = cudnnConvolutionBwdDataAlgoPerf_t;
-  static constexpr Direction kDirection = Direction::kBackwardData;
-  static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
-  static constexpr auto kList = &Real::cudnnGetConvolutionBackwardDataAlgorithm_v7;
-  static constexpr auto kFind = &Real::cudnnFindConvolutionBackwardDataAlgorithm;
-  static constexpr auto kTry = &Real::cudnnFindConvolutionBackwardDataAlgorithmEx;
-  static constexpr auto kSize = &Real::cudnnGetConvolutionBackwardDataWorkspaceSize;
-  static LegacyOperands Operands(First w, Second y, cudnnConvolutionDescriptor_t convolution,
-                                 Last x) {
-    return Forward::Operands(x, w, convolution, y);
-  }
-};
-
-struct BackwardFilter {
-  using First = cudnnTensorDescriptor_t;
-  using Second = cudnnTensorDescriptor_t;
-  using Last = cudnnFilterDescriptor_t;
-  using Algorithm = cudnnConvolutionBwdFilterAlgo_t;
-  using Performance = cudnnConvolutionBwdFilterAlgoPerf_t;
-  static constexpr Direction kDirection = Direction::kBackwardFilter;
-  static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
-  static constexpr auto kList = &Real::cudnnGetConvolutionBackwardFilterAlgorithm_v7;
-  static constexpr auto kFind = &Real::cudnnFindConvolutionBackwardFilterAlgorithm;
-  static constexpr auto kTry = &Real::cudnnFindConvolutionBackwardFilterAlgorithmEx;
-  static constexpr auto kSize = &Real::cudnnGetConvolutionBackwardFilterWorkspaceSize;
-  static LegacyOperands Operands(First x, Second y, cudnnConvolutionDescriptor_t convolution,
-                                 Last w) {
-    return Forward::Operands(x, w, convolution, y);
-  }
-};
 
 // What only lists a direction's algorithms and what times them have the same arguments.
 template <class D, auto kFunction>
