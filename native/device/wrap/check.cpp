@@ -7,15 +7,14 @@
 #include "device/wrap/check_device.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/checked.hpp"
 #include "device/wrap/checked_executable.hpp"
-#include "device/wrap/forwarding.hpp"
 #include "device/wrap/guards.hpp"
 #include "device/wrap/hazards.hpp"
+#include "device/wrap/ordered_device.hpp"
 #include "device/wrap/wrap.hpp"
 
 namespace oocdnn {
@@ -26,14 +25,14 @@ constexpr size_t kMostReports = 200;
 // A copy does not know for which direction it is made: x, w, y stand for gradients too.
 const char* PlainName(Operand operand) { return Name(operand, Direction::kForward); }
 
-Region PartOf(const Transfer& transfer) {
+AccessRegion PartOf(const Transfer& transfer) {
   return TileRegion(transfer.tile, *transfer.layout, transfer.tile_begin, transfer.tile_end);
 }
 
-class CheckDevice final : public ForwardingDevice {
+class CheckDevice final : public OrderedDevice {
  public:
   explicit CheckDevice(std::unique_ptr<Device> device)
-      : ForwardingDevice(std::move(device)), guards_(inner()) {}
+      : OrderedDevice(std::move(device)), guards_(inner()) {}
   ~CheckDevice() override { *gone_ = nullptr; }
   CheckDevice(const CheckDevice&) = delete;
   CheckDevice& operator=(const CheckDevice&) = delete;
@@ -64,10 +63,6 @@ class CheckDevice final : public ForwardingDevice {
   void DestroyStream(Stream stream) override;
   Result<Event> CreateEvent(EventUse use) override;
   void DestroyEvent(Event event) override;
-  Status Record(Event event, Stream stream) override;
-  Status Wait(Stream stream, Event event) override;
-  Status Synchronize(Event event) override;
-  Status SynchronizeStream(Stream stream) override;
 
   Status Fetch(Stream stream, const Transfer& transfer) override;
   Status Drain(Stream stream, const Transfer& transfer) override;
@@ -80,9 +75,7 @@ class CheckDevice final : public ForwardingDevice {
   Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
-  template <class Handle>
-  Order::Clock Promised(Handle handle) const;
-  void Synchronized(const Order::Clock& clock);
+  void Learn() override { hazards_.Prune(order_); }
 
   // One piece of work while its accesses are entered.
   struct Work {
@@ -98,9 +91,9 @@ class CheckDevice final : public ForwardingDevice {
   void Tile(const Work& work, const void* tile, int64_t bytes, const char* operand, bool write) {
     Tile(work, BytesAt(tile, bytes), operand, write);
   }
-  void Tile(const Work& work, const Region& region, const char* operand, bool write);
+  void Tile(const Work& work, const AccessRegion& region, const char* operand, bool write);
   void Slot(const Work& work, const void* slot, const char* operand, bool output = false);
-  void Enter(const Work& work, const Region& region, const char* operand, bool write);
+  void Enter(const Work& work, const AccessRegion& region, const char* operand, bool write);
   void Report(std::string sentence) {
     if (reports_.size() < kMostReports) reports_.push_back(std::move(sentence));
   }
@@ -110,9 +103,7 @@ class CheckDevice final : public ForwardingDevice {
 
   const OnExecutableGone gone_ = std::make_shared<std::function<void(const Order::Point&)>>(
       [this](const Order::Point& point) { ExecutableGoes(point); });
-  mutable std::mutex mutex_;  // synchronising calls may come from other threads
   Guards guards_;
-  Order order_;
   Hazards hazards_;
   std::vector<std::string> stream_names_;  // by Order's number
   std::unordered_map<Stream, std::string> streams_;
@@ -238,55 +229,16 @@ void CheckDevice::DestroyEvent(Event event) {
   inner().DestroyEvent(event);
 }
 
-Status CheckDevice::Record(Event event, Stream stream) {
-  const std::lock_guard lock(mutex_);
-  OOC_TRY(inner().Record(event, stream));
-  order_.Record(event, stream);
-  return {};
-}
-
-Status CheckDevice::Wait(Stream stream, Event event) {
-  const std::lock_guard lock(mutex_);
-  OOC_TRY(inner().Wait(stream, event));
-  order_.Wait(stream, event);
-  return {};
-}
-
-template <class Handle>
-Order::Clock CheckDevice::Promised(Handle handle) const {
-  const std::lock_guard lock(mutex_);
-  return order_.Of(handle);
-}
-
-// The host has waited even where the wrapped device reports an error of the work.
-void CheckDevice::Synchronized(const Order::Clock& clock) {
-  const std::lock_guard lock(mutex_);
-  order_.Synchronized(clock);
-  hazards_.Prune(order_);
-}
-
-Status CheckDevice::Synchronize(Event event) {
-  const Order::Clock clock = Promised(event);
-  Status status = inner().Synchronize(event);
-  Synchronized(clock);
-  return status;
-}
-
-Status CheckDevice::SynchronizeStream(Stream stream) {
-  const Order::Clock clock = Promised(stream);
-  Status status = inner().SynchronizeStream(stream);
-  Synchronized(clock);
-  return status;
-}
-
-void CheckDevice::Enter(const Work& work, const Region& region, const char* operand, bool write) {
+void CheckDevice::Enter(const Work& work, const AccessRegion& region, const char* operand,
+                        bool write) {
   std::vector<std::string> sentences;
   hazards_.Add(order_, work.stream, {region, write, work.verb, operand, work.step, work.at},
                stream_names_, &sentences);
   ReportAll(sentences);
 }
 
-void CheckDevice::Tile(const Work& work, const Region& region, const char* operand, bool write) {
+void CheckDevice::Tile(const Work& work, const AccessRegion& region, const char* operand,
+                       bool write) {
   if (guards_.Straddles(region.begin, region.end)) {
     Report(Format("%s touches %lld bytes, which reach past the end of the buffer",
                   WorkName(work.verb, operand, work.step).c_str(),
@@ -309,7 +261,7 @@ void CheckDevice::Slot(const Work& work, const void* slot, const char* operand, 
 }
 
 void CheckDevice::Host(const Work& work, const Transfer& transfer, bool write) {
-  const Region region = HostRegion(transfer);
+  const AccessRegion region = HostRegion(transfer);
   const char* const operand = PlainName(transfer.operand);
   const Dims& begin = transfer.box.valid_begin;
   if (!region.empty() && std::any_of(begin.begin(), begin.end(), [](int64_t i) { return i < 0; })) {

@@ -14,7 +14,7 @@ std::string Describe(const Access& access, const std::vector<std::string>& strea
   return WorkName(access.verb, access.operand, access.step) + " on stream \"" + stream + "\"";
 }
 
-bool Contains(const Region& outer, const Region& inner) {
+bool Contains(const AccessRegion& outer, const AccessRegion& inner) {
   if (outer.dense) return outer.begin <= inner.begin && inner.end <= outer.end;
   if (outer.data != inner.data || outer.stride != inner.stride || outer.element != inner.element) {
     return false;
@@ -38,16 +38,16 @@ std::string WorkName(const char* verb, const char* operand, int64_t step) {
   return step < 0 ? name : Format("%s (step %lld)", name.c_str(), static_cast<long long>(step));
 }
 
-Region BytesAt(const void* pointer, int64_t bytes) {
-  Region region;
+AccessRegion BytesAt(const void* pointer, int64_t bytes) {
+  AccessRegion region;
   if (pointer == nullptr) return region;
   region.begin = reinterpret_cast<uintptr_t>(pointer);
   region.end = region.begin + static_cast<uintptr_t>(std::max<int64_t>(bytes, 0));
   return region;
 }
 
-Region HostRegion(const Transfer& transfer) {
-  Region region;
+AccessRegion HostRegion(const Transfer& transfer) {
+  AccessRegion region;
   region.data = transfer.view.data;
   region.stride = transfer.view.stride;
   region.element = SizeOf(transfer.view.dtype);
@@ -70,8 +70,9 @@ Region HostRegion(const Transfer& transfer) {
   return region;
 }
 
-Region TileRegion(const void* tile, const TileLayout& layout, const Dims& begin, const Dims& end) {
-  Region region = BytesAt(tile, layout.bytes);
+AccessRegion TileRegion(const void* tile, const TileLayout& layout, const Dims& begin,
+                        const Dims& end) {
+  AccessRegion region = BytesAt(tile, layout.bytes);
   region.dense = false;
   region.tile = true;
   region.data = tile;
@@ -82,7 +83,7 @@ Region TileRegion(const void* tile, const TileLayout& layout, const Dims& begin,
   return region;
 }
 
-bool Overlap(const Region& a, const Region& b) {
+bool Overlap(const AccessRegion& a, const AccessRegion& b) {
   if (a.empty() || b.empty() || a.end <= b.begin || b.end <= a.begin) return false;
   if (a.dense && b.dense) return true;
   if (a.data != b.data || a.stride != b.stride || a.element != b.element) return a.tile || b.tile;
@@ -113,7 +114,7 @@ void Hazards::Add(const Order& order, Stream stream, const Access& access,
   accesses_.push_back(access);
 }
 
-std::string Hazards::InFlight(const Order& order, const Region& region,
+std::string Hazards::InFlight(const Order& order, const AccessRegion& region,
                               const std::vector<std::string>& stream_names) const {
   for (const Access& access : accesses_) {
     if (!order.Done(access.at) && Overlap(access.region, region)) {

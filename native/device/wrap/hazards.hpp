@@ -12,7 +12,7 @@ namespace oocdnn {
 
 // The bytes that an access touches: a plain range, or a box of a strided tensor or of a tile, of
 // which [begin, end) is only the hull.
-struct Region {
+struct AccessRegion {
   uintptr_t begin = 0, end = 0;
   bool dense = true;           // every byte of the hull is touched
   bool tile = false;           // against what is no box of the same tile, the hull counts
@@ -26,19 +26,20 @@ struct Region {
 // "fetch x (step 3)", or less where there is no operand or step.
 std::string WorkName(const char* verb, const char* operand, int64_t step);
 
-Region BytesAt(const void* pointer, int64_t bytes);
+AccessRegion BytesAt(const void* pointer, int64_t bytes);
 // What a transfer touches of the caller's tensor: the valid elements of the part it copies.
-Region HostRegion(const Transfer& transfer);
+AccessRegion HostRegion(const Transfer& transfer);
 // The part [begin, end) of a tile, in box coordinates.
-Region TileRegion(const void* tile, const TileLayout& layout, const Dims& begin, const Dims& end);
+AccessRegion TileRegion(const void* tile, const TileLayout& layout, const Dims& begin,
+                        const Dims& end);
 
 // Whether two regions share bytes. Boxes of one view or tile are compared element by element; of
 // two different views only dense ones can be told, and others count as disjoint; a tile
 // overlaps whatever else meets its hull.
-bool Overlap(const Region& a, const Region& b);
+bool Overlap(const AccessRegion& a, const AccessRegion& b);
 
 struct Access {
-  Region region;
+  AccessRegion region;
   bool write = false;
   const char* verb = "";     // "fetch", "run", ...
   const char* operand = "";  // whose tile or tensor this is; "" where none has a name
@@ -54,7 +55,7 @@ class Hazards {
            const std::vector<std::string>& stream_names, std::vector<std::string>* reports);
 
   // A sentence where work that the host has not synchronised with touches the region, else "".
-  [[nodiscard]] std::string InFlight(const Order& order, const Region& region,
+  [[nodiscard]] std::string InFlight(const Order& order, const AccessRegion& region,
                                      const std::vector<std::string>& stream_names) const;
 
   // Forgets what everything enqueued from now on comes after. Call when the host has synchronised.

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <mutex>
 #include <unordered_map>
 
 #include "base/json.hpp"
 #include "device/wrap/chrome_trace.hpp"
-#include "device/wrap/forwarding.hpp"
-#include "device/wrap/order.hpp"
+#include "device/wrap/ordered_device.hpp"
 #include "device/wrap/wrap.hpp"
 
 namespace oocdnn {
@@ -30,9 +28,9 @@ std::string Text(const Dims& dims) {
   return text + "]";
 }
 
-class TraceDevice final : public ForwardingDevice {
+class TraceDevice final : public OrderedDevice {
  public:
-  explicit TraceDevice(std::unique_ptr<Device> device) : ForwardingDevice(std::move(device)) {}
+  explicit TraceDevice(std::unique_ptr<Device> device) : OrderedDevice(std::move(device)) {}
 
   std::string Take();
 
@@ -42,10 +40,6 @@ class TraceDevice final : public ForwardingDevice {
   Result<Stream> AdoptStream(void* native) override;
   void DestroyStream(Stream stream) override;
   void DestroyEvent(Event event) override;
-  Status Record(Event event, Stream stream) override;
-  Status Wait(Stream stream, Event event) override;
-  Status Synchronize(Event event) override;
-  Status SynchronizeStream(Stream stream) override;
 
   Status Fetch(Stream stream, const Transfer& transfer) override {
     return Copy(stream, "fetch", transfer, &Device::Fetch);
@@ -82,11 +76,8 @@ class TraceDevice final : public ForwardingDevice {
   void Count(int64_t change);
   // Waits for all streams without touching their errors; what could not be waited for stays.
   void WaitForAll();
-  void Resolve();
-  void Synchronized(const Order::Clock& clock);
+  void Learn() override;
 
-  std::mutex mutex_;  // synchronising calls may come from other threads
-  Order order_;
   std::unordered_map<Stream, int> streams_;
   std::vector<std::string> stream_names_;  // by Order's number
   std::deque<Entry> entries_;              // addresses of spans must stay
@@ -145,54 +136,12 @@ void TraceDevice::DestroyEvent(Event event) {
   inner().DestroyEvent(event);
 }
 
-Status TraceDevice::Record(Event event, Stream stream) {
-  const std::lock_guard lock(mutex_);
-  OOC_TRY(inner().Record(event, stream));
-  order_.Record(event, stream);
-  return {};
-}
-
-Status TraceDevice::Wait(Stream stream, Event event) {
-  const std::lock_guard lock(mutex_);
-  OOC_TRY(inner().Wait(stream, event));
-  order_.Wait(stream, event);
-  return {};
-}
-
-void TraceDevice::Resolve() {
+void TraceDevice::Learn() {
   for (Entry& entry : entries_) {
     if (entry.client == nullptr || !order_.Done(entry.at)) continue;
     *entry.client = entry.span;
     entry.client = nullptr;
   }
-}
-
-void TraceDevice::Synchronized(const Order::Clock& clock) {
-  const std::lock_guard lock(mutex_);
-  order_.Synchronized(clock);
-  Resolve();
-}
-
-Status TraceDevice::Synchronize(Event event) {
-  Order::Clock clock;
-  {
-    const std::lock_guard lock(mutex_);
-    clock = order_.Of(event);
-  }
-  Status status = inner().Synchronize(event);
-  Synchronized(clock);
-  return status;
-}
-
-Status TraceDevice::SynchronizeStream(Stream stream) {
-  Order::Clock clock;
-  {
-    const std::lock_guard lock(mutex_);
-    clock = order_.Of(stream);
-  }
-  Status status = inner().SynchronizeStream(stream);
-  Synchronized(clock);
-  return status;
 }
 
 template <class Enqueue>
@@ -233,8 +182,7 @@ Status TraceDevice::Copy(Stream stream, const char* verb, const Transfer& transf
 Status TraceDevice::Move(Stream stream, const TileMove& move) {
   const char* const operand = Name(move.operand, Direction::kForward);
   const auto step = static_cast<long long>(move.tag.step);
-  int64_t bytes = SizeOf(move.layout->dtype);
-  for (const int64_t extent : move.extent) bytes *= extent;
+  const int64_t bytes = Product(move.extent) * SizeOf(move.layout->dtype);
   return Traced(stream, move.tag, Format("move %s %lld", operand, step),
                 Format(R"({"step":%lld,"operand":"%s","bytes":%lld,"extent":%s})", step, operand,
                        static_cast<long long>(bytes), Text(move.extent).c_str()),
