@@ -10,6 +10,7 @@
 namespace oocdnn::cuda {
 
 constexpr int kFp32x3Block = 16;  // terms of a block
+constexpr int kFp32x3Steps = kFp32x3Block / 8;  // of a block by tensor cores: each is eight terms
 constexpr int kFp32x3Cut = 2048;  // terms of a sum in registers
 
 // The tile of a block of threads: its first row and column, its group, and its part of the terms.
@@ -186,6 +187,52 @@ struct GatherFactors {
     }
     channel += Body::kTerms;
   }
+
+  // Reads what a thread needs of a block of terms for wgmma. Of the rows: for each step the factors
+  // of `row` and `row` + 8 in its terms `lane` and `lane` + 4. Of a column: some of its four quads,
+  // two for each step.
+  //
+  // The terms of a block may be multiplied in any order that rows and columns share. In rows of
+  // terms a thread reads a quad, so that step s has the terms 4 i + 2 s and 4 i + 2 s + 1, those
+  // with 2 s first.
+  OOC_MEMBER static void ReadRows(const float* at, int block, unsigned row, unsigned lane,
+                                  float (&values)[kFp32x3Steps][4]) {
+    const unsigned term = block * kFp32x3Block + lane * 4;
+    const float4 upper = *reinterpret_cast<const float4*>(at + FloatOf<Body>(row, term));
+    const float4 lower = *reinterpret_cast<const float4*>(at + FloatOf<Body>(row + 8, term));
+    const float from_upper[4] = {upper.x, upper.y, upper.z, upper.w};
+    const float from_lower[4] = {lower.x, lower.y, lower.z, lower.w};
+    OOC_UNROLL
+    for (int s = 0; s < kFp32x3Steps; ++s) {
+      OOC_UNROLL
+      for (int j = 0; j < 4; ++j)
+        values[s][j] = (j % 2 == 0 ? from_upper : from_lower)[2 * s + j / 2];
+    }
+  }
+  OOC_MEMBER static void ReadColumn(const float* at, unsigned block, unsigned, unsigned column,
+                                    float4 (&quads)[4]) {
+    float4 read[4];
+    OOC_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const unsigned place = FloatOf<Body>(column, block * kFp32x3Block + i * 4);
+      read[i] = *reinterpret_cast<const float4*>(at + kRowFloats + place);
+    }
+    quads[0] = {read[0].x, read[1].x, read[2].x, read[3].x};
+    quads[1] = {read[0].y, read[1].y, read[2].y, read[3].y};
+    quads[2] = {read[0].z, read[1].z, read[2].z, read[3].z};
+    quads[3] = {read[0].w, read[1].w, read[2].w, read[3].w};
+  }
+  OOC_MEMBER static void ReadColumn(const float* at, unsigned block, unsigned first,
+                                    unsigned column, float4 (&quads)[2]) {
+    float2 read[4];
+    OOC_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const unsigned place = FloatOf<Body>(column, block * kFp32x3Block + i * 4 + first);
+      read[i] = *reinterpret_cast<const float2*>(at + kRowFloats + place);
+    }
+    quads[0] = {read[0].x, read[1].x, read[2].x, read[3].x};
+    quads[1] = {read[0].y, read[1].y, read[2].y, read[3].y};
+  }
 };
 
 // The copies of the factors of a filter gradient: rows of channels, each of a pixel. The rows of
@@ -264,6 +311,30 @@ struct FilterFactors {
           term + down + i * kDown < tile.end && channel < (kTransposed ? args.columns : args.rows);
       CopyAhead<kVector * 4>(to + i * kDown * kPitch, gradient,
                              there ? static_cast<int>(first + i * kDown * args.other_pitch) : -1);
+    }
+  }
+
+  // As those of GatherFactors.
+  OOC_MEMBER static void ReadRows(const float* at, int block, unsigned row, unsigned lane,
+                                  float (&values)[kFp32x3Steps][4]) {
+    OOC_UNROLL
+    for (int s = 0; s < kFp32x3Steps; ++s) {
+      OOC_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const unsigned term = block * kFp32x3Block + s * 8 + lane + j / 2 * 4;
+        values[s][j] = at[term * kRowPitch + row + j % 2 * 8];
+      }
+    }
+  }
+  template <int kQuads>
+  OOC_MEMBER static void ReadColumn(const float* at, unsigned block, unsigned first,
+                                    unsigned column, float4 (&quads)[kQuads]) {
+    const unsigned term = block * kFp32x3Block + first * 4;
+    const float* from = at + kRowFloats + term * kColumnPitch + column;
+    OOC_UNROLL
+    for (float4& quad : quads) {
+      quad = {from[0], from[kColumnPitch], from[2 * kColumnPitch], from[3 * kColumnPitch]};
+      from += 4 * kColumnPitch;
     }
   }
 };

@@ -13,7 +13,6 @@
 
 namespace oocdnn::cuda {
 
-constexpr int kFp32x3Steps = kFp32x3Block / 8;  // of a block: each is eight terms
 constexpr int kFp32x3Quads = kFp32x3Block / 4;  // four terms of a column, which lie side by side
 
 // Adds eight terms to the sums of a warpgroup: 64 rows, whose factors are in registers, and 128 or
@@ -96,85 +95,6 @@ struct SplitRows {
   }
 };
 
-// Reads what a thread needs of a block of terms. Of the rows: for each step the factors of `row`
-// and `row` + 8 in its terms `lane` and `lane` + 4. Of a column: some of its four quads, two for
-// each step.
-//
-// The terms of a block may be multiplied in any order that rows and columns share. In rows of terms
-// a thread reads a quad, so that step s has the terms 4 i + 2 s and 4 i + 2 s + 1, those with 2 s
-// first.
-template <int kColumns, int kVector, class Body>
-OOC_HOST_DEVICE void ReadRows(const GatherFactors<kColumns, kVector, Body>*, const float* at,
-                              int block, unsigned row, unsigned lane,
-                              float (&values)[kFp32x3Steps][4]) {
-  const unsigned term = block * kFp32x3Block + lane * 4;
-  const float4 upper = *reinterpret_cast<const float4*>(at + FloatOf<Body>(row, term));
-  const float4 lower = *reinterpret_cast<const float4*>(at + FloatOf<Body>(row + 8, term));
-  const float from_upper[4] = {upper.x, upper.y, upper.z, upper.w};
-  const float from_lower[4] = {lower.x, lower.y, lower.z, lower.w};
-  OOC_UNROLL
-  for (int s = 0; s < kFp32x3Steps; ++s) {
-    OOC_UNROLL
-    for (int j = 0; j < 4; ++j)
-      values[s][j] = (j % 2 == 0 ? from_upper : from_lower)[2 * s + j / 2];
-  }
-}
-template <int kColumns, int kVector, class Body>
-OOC_HOST_DEVICE void ReadColumn(const GatherFactors<kColumns, kVector, Body>* factors,
-                                const float* at, unsigned block, unsigned, unsigned column,
-                                float4 (&quads)[4]) {
-  float4 read[4];
-  OOC_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const unsigned place = FloatOf<Body>(column, block * kFp32x3Block + i * 4);
-    read[i] = *reinterpret_cast<const float4*>(at + factors->kRowFloats + place);
-  }
-  quads[0] = {read[0].x, read[1].x, read[2].x, read[3].x};
-  quads[1] = {read[0].y, read[1].y, read[2].y, read[3].y};
-  quads[2] = {read[0].z, read[1].z, read[2].z, read[3].z};
-  quads[3] = {read[0].w, read[1].w, read[2].w, read[3].w};
-}
-template <int kColumns, int kVector, class Body>
-OOC_HOST_DEVICE void ReadColumn(const GatherFactors<kColumns, kVector, Body>* factors,
-                                const float* at, unsigned block, unsigned first, unsigned column,
-                                float4 (&quads)[2]) {
-  float2 read[4];
-  OOC_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const unsigned place = FloatOf<Body>(column, block * kFp32x3Block + i * 4 + first);
-    read[i] = *reinterpret_cast<const float2*>(at + factors->kRowFloats + place);
-  }
-  quads[0] = {read[0].x, read[1].x, read[2].x, read[3].x};
-  quads[1] = {read[0].y, read[1].y, read[2].y, read[3].y};
-}
-
-template <int kColumns, int kVector, bool kTransposed, class Body>
-OOC_HOST_DEVICE void ReadRows(const FilterFactors<kColumns, kVector, kTransposed, Body>* factors,
-                              const float* at, int block, unsigned row, unsigned lane,
-                              float (&values)[kFp32x3Steps][4]) {
-  OOC_UNROLL
-  for (int s = 0; s < kFp32x3Steps; ++s) {
-    OOC_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      const unsigned term = block * kFp32x3Block + s * 8 + lane + j / 2 * 4;
-      values[s][j] = at[term * factors->kRowPitch + row + j % 2 * 8];
-    }
-  }
-}
-template <int kColumns, int kVector, bool kTransposed, class Body, int kQuads>
-OOC_HOST_DEVICE void ReadColumn(const FilterFactors<kColumns, kVector, kTransposed, Body>* factors,
-                                const float* at, unsigned block, unsigned first, unsigned column,
-                                float4 (&quads)[kQuads]) {
-  const unsigned term = block * kFp32x3Block + first * 4;
-  const float* from = at + factors->kRowFloats + term * factors->kColumnPitch + column;
-  OOC_UNROLL
-  for (float4& quad : quads) {
-    quad = {from[0], from[factors->kColumnPitch], from[2 * factors->kColumnPitch],
-            from[3 * factors->kColumnPitch]};
-    from += 4 * factors->kColumnPitch;
-  }
-}
-
 // The split columns of a step in shared memory: high parts, then low ones. Each is a list of quads
 // of terms, and of a quad the columns lie side by side: eight columns are a core matrix of wgmma.
 template <int kColumns>
@@ -186,12 +106,12 @@ struct SplitColumns {
 
   // Each copier splits some quads of a column.
   template <class Factors>
-  OOC_MEMBER void Fill(const Factors* factors, const float* from, unsigned thread) const {
+  OOC_MEMBER void Fill(const float* from, unsigned thread) const {
     constexpr int kQuads = kBlocks * kFp32x3Quads * kColumns / Fp32x3Wgmma::kCopiers;
     const unsigned column = thread % kColumns, number = thread / kColumns * kQuads;
     const unsigned block = number / kFp32x3Quads, first = number % kFp32x3Quads;
     float4 quads[kQuads];
-    ReadColumn(factors, from, block, first, column, quads);
+    Factors::ReadColumn(from, block, first, column, quads);
     float* to = at + (number * kColumns + column) * 4;
     OOC_UNROLL
     for (const float4& quad : quads) {
@@ -362,7 +282,7 @@ OOC_HOST_DEVICE void ProvideTile(const Fp32x3Args& args, const Fp32x3Tile& tile,
     asm volatile("cp.async.wait_group %0;" ::"n"(kAhead - 1) : "memory");
     SyncCopiers();
     room.WaitForMemory(number);
-    room.Split(number).Fill(static_cast<const Factors*>(nullptr), room.Stage(number), thread);
+    room.Split(number).template Fill<Factors>(room.Stage(number), thread);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     room.Full(number).Arrive();
     copy(step + kAhead);
@@ -379,8 +299,7 @@ OOC_HOST_DEVICE void MultiplyTile(const Fp32x3Args& args, const Fp32x3Tile& tile
   static_assert(Body::kTerms == 2 * kFp32x3Block, "a step is two blocks");
   const auto read = [&](unsigned number, int block, SplitRows* rows) {
     float values[kFp32x3Steps][4];
-    ReadRows(static_cast<const Factors*>(nullptr), room.Stage(number), block, share->row,
-             share->lane, values);
+    Factors::ReadRows(room.Stage(number), block, share->row, share->lane, values);
     rows->Split(values);
   };
   SplitRows even, odd;  // of the blocks of a step
