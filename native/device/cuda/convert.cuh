@@ -171,4 +171,14 @@ OOC_HOST_DEVICE To Convert(From v) {
   return Conversion<To, From>::Of(v);
 }
 
+// The type in which elements of another one are computed with.
+template <class Stored>
+struct ComputeType {
+  using Type = float;
+};
+template <>
+struct ComputeType<double> {
+  using Type = double;
+};
+
 }  // namespace oocdnn::cuda

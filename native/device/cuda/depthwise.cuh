@@ -265,7 +265,7 @@ OOC_HOST_DEVICE void DepthwiseTyped(const DepthwiseArgs& args, const Grid& grid)
 }
 
 OOC_BODY void Depthwise(const DepthwiseArgs& args, const Grid& grid) {
-  OOC_WITH_ELEMENT(args.conv.type, In, DepthwiseTyped<In, SumType<In>::Type>(args, grid);)
+  OOC_WITH_ELEMENT(args.conv.type, In, DepthwiseTyped<In, ComputeType<In>::Type>(args, grid);)
 }
 
 }  // namespace oocdnn::cuda

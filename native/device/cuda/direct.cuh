@@ -303,17 +303,8 @@ OOC_HOST_DEVICE void GatherTyped(const DirectArgs& args, const Grid& grid) {
   }
 }
 
-template <class In>
-struct SumType {
-  using Type = float;
-};
-template <>
-struct SumType<double> {
-  using Type = double;
-};
-
 OOC_BODY void DirectGather(const DirectArgs& args, const Grid& grid) {
-  OOC_WITH_ELEMENT(args.type, In, GatherTyped<In, SumType<In>::Type>(args, grid);)
+  OOC_WITH_ELEMENT(args.type, In, GatherTyped<In, ComputeType<In>::Type>(args, grid);)
 }
 
 // The work of a thread or block of a filter kernel: `count` neighbouring channels k of one tap, the
@@ -443,10 +434,10 @@ OOC_HOST_DEVICE void FilterTyped(const DirectArgs& args, const Grid& grid) {
 
 OOC_BODY void DirectFilter(const DirectArgs& args, const Grid& grid) {
   if (args.wide != 0) {
-    OOC_WITH_ELEMENT(args.type, In, FilterTyped<In, SumType<In>::Type, double>(args, grid);)
+    OOC_WITH_ELEMENT(args.type, In, FilterTyped<In, ComputeType<In>::Type, double>(args, grid);)
   } else {
     OOC_WITH_ELEMENT(args.type, In,
-                     FilterTyped<In, SumType<In>::Type, SumType<In>::Type>(args, grid);)
+                     FilterTyped<In, ComputeType<In>::Type, ComputeType<In>::Type>(args, grid);)
   }
 }
 

@@ -26,15 +26,6 @@ OOC_HOST_DEVICE T Cut(const Clip<T>& clip, T v) {
   return low > clip.high ? clip.high : low;
 }
 
-template <class Stored>
-struct ComputeType {
-  using Type = float;
-};
-template <>
-struct ComputeType<double> {
-  using Type = double;
-};
-
 template <class T>
 struct Finishing {
   const T *bias, *scale;
