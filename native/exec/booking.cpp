@@ -4,6 +4,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "device/layouts.hpp"
 #include "exec/packed_box.hpp"
 #include "memory/arena.hpp"
 
@@ -176,17 +177,8 @@ Status CheckShared(const Booking& booking) {
 }  // namespace
 
 TileLayout DenseLayout(const Problem& problem, const ConvShape& tile, Operand operand) {
-  TileLayout layout;
-  layout.dtype = problem.DTypeOf(operand);
-  layout.shape = tile.DimsOf(operand, problem.direction);
-  const std::array<int, 6> order = SlowestFirst(problem.stride[Index(operand)]);
-  int64_t elements = 1;
-  for (int i = 5; i >= 0; --i) {
-    layout.stride[order[i]] = elements;
-    elements = Mul(elements, layout.shape[order[i]]);
-  }
-  layout.bytes = Mul(elements, SizeOf(layout.dtype));
-  return layout;
+  return PlainLayout(problem.DTypeOf(operand), tile.DimsOf(operand, problem.direction),
+                     SlowestFirst(problem.stride[Index(operand)]));
 }
 
 // What the device alone can address may differ in ways that nothing here can see. Along one element

@@ -143,6 +143,12 @@ void ShortenStrides(ConvShape* shape) {
   }
 }
 
+int64_t Product(const Dims& extents) {
+  int64_t product = 1;
+  for (const int64_t extent : extents) product = Mul(product, extent);
+  return product;
+}
+
 Dims DenseStrides(const Dims& dims) {
   Dims stride{};
   int64_t next = 1;

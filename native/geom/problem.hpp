@@ -29,6 +29,8 @@
 namespace oocdnn {
 
 using Dims = std::array<int64_t, 6>;
+// The number of elements in a box of these extents, saturating as Mul does.
+int64_t Product(const Dims& extents);
 
 // The values of these enums are those of the C API.
 enum class Direction : int {

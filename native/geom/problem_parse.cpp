@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/checked.hpp"
 #include "geom/problem.hpp"
 #include "geom/stride_text.hpp"
 #include "geom/words.hpp"

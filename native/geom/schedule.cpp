@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/checked.hpp"
-
 namespace oocdnn {
 namespace {
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/checked.hpp"
 #include "base/host.hpp"
 #include "device/cpu/copy.hpp"
 #include "device/cpu/cores.hpp"

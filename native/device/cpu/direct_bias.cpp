@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "device/cpu/direct.hpp"
-#include "device/cpu/layouts.hpp"
+#include "device/layouts.hpp"
 
 namespace oocdnn::cpu {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "device/cpu/direct.hpp"
 #include "device/cpu/gather.hpp"
-#include "device/cpu/layouts.hpp"
 #include "device/cpu/microkernel.hpp"
+#include "device/layouts.hpp"
 #include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cpu {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "device/cpu/direct.hpp"
-#include "device/cpu/layouts.hpp"
 #include "device/cpu/microkernel.hpp"
+#include "device/layouts.hpp"
 #include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cpu {

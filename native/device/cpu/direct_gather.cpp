@@ -14,10 +14,10 @@
 
 #include "device/cpu/direct.hpp"
 #include "device/cpu/gather.hpp"
-#include "device/cpu/layouts.hpp"
 #include "device/cpu/microkernel.hpp"
 #include "device/cpu/pack.hpp"
 #include "device/cpu/scratch.hpp"
+#include "device/layouts.hpp"
 #include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cpu {

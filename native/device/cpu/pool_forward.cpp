@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/checked.hpp"
 #include "device/cpu/convert.hpp"
 #include "device/cpu/finish.hpp"
 #include "device/cpu/tile_rows.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "device/cpu/engine.hpp"
-#include "device/cpu/layouts.hpp"
+#include "device/layouts.hpp"
 #include "geom/engines.hpp"
 
 namespace oocdnn::cpu {

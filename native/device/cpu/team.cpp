@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/checked.hpp"
 #include "base/thread.hpp"
 
 namespace oocdnn::cpu {

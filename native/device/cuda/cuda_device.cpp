@@ -30,12 +30,6 @@ namespace {
 // Parts that are each long enough for a copy engine's full speed.
 static_assert(kBounceBytes / Lane::kParts == int64_t{16} << 20);
 
-int64_t Product(const Dims& extents) {
-  int64_t product = 1;
-  for (int64_t extent : extents) product = Mul(product, extent);
-  return product;
-}
-
 int64_t WeightOf(const Transfer& transfer) {
   Dims extent;
   for (size_t d = 0; d < extent.size(); ++d) {

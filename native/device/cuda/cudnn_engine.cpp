@@ -150,10 +150,7 @@ Status RefusalOf(const TileOp& op) {
     return Error(Code::kUnsupported, "the padding of a tile must be the same on both sides");
   }
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
-    int64_t elements = 1;
-    for (const int64_t extent : op.shape.DimsOf(operand, op.direction)) {
-      elements = Mul(elements, extent);
-    }
+    const int64_t elements = Product(op.shape.DimsOf(operand, op.direction));
     if (elements >= 1 && elements <= INT32_MAX) continue;
     return Error(Code::kUnsupported, "cuDNN takes tiles of 1 to 2^31 - 1 elements, and %s has %lld",
                  Name(operand, op.direction), static_cast<long long>(elements));

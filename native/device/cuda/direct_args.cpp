@@ -87,10 +87,7 @@ void PlaceBlocks(const Spatial& origin, DirectArgs* args) {
 
 Status CheckElements(const TileOp& op) {
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
-    int64_t elements = 1;
-    for (const int64_t extent : op.shape.DimsOf(operand, op.direction)) {
-      elements = Mul(elements, extent);
-    }
+    const int64_t elements = Product(op.shape.DimsOf(operand, op.direction));
     if (elements > INT32_MAX) {
       return Error(Code::kUnsupported, "takes tiles below 2^31 elements, and %s has %lld",
                    Name(operand, op.direction), static_cast<long long>(elements));

@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/gpu.hpp"
 #include "device/device.hpp"
+#include "device/layouts.hpp"
 
 namespace oocdnn::cuda {
 
@@ -38,13 +39,5 @@ Result<CudaEngines> MakeCudnnEngines(const Gpu& gpu, const std::string& library)
 // The engines that options.engine admits, in order of preference. `why_not` says why one that could
 // be there is missing. The one place that names engines.
 CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string* why_not);
-
-// The layout of `shape` without gaps, whose dimensions lie in `order`, the fastest last.
-using DimOrder = std::array<int, 6>;
-TileLayout PlainLayout(DType dtype, const Dims& shape, const DimOrder& order);
-constexpr DimOrder kDenseOrder{0, 1, 2, 3, 4, 5};          // N G C D H W; filters G K C T R S
-constexpr DimOrder kChannelsLastOrder{0, 3, 4, 5, 1, 2};   // N D H W G C
-constexpr DimOrder kOutputFastestOrder{0, 2, 3, 4, 5, 1};  // filters G C T R S K
-constexpr DimOrder kInputFastestOrder{0, 1, 3, 4, 5, 2};   // filters G K T R S C
 
 }  // namespace oocdnn::cuda

@@ -36,17 +36,4 @@ CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string*
   return engines;
 }
 
-TileLayout PlainLayout(DType dtype, const Dims& shape, const DimOrder& order) {
-  TileLayout layout;
-  layout.dtype = dtype;
-  layout.shape = shape;
-  int64_t elements = 1;
-  for (int i = 5; i >= 0; --i) {
-    layout.stride[order[i]] = elements;
-    elements = Mul(elements, shape[order[i]]);
-  }
-  layout.bytes = Mul(elements, SizeOf(dtype));
-  return layout;
-}
-
 }  // namespace oocdnn::cuda

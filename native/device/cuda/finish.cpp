@@ -64,8 +64,7 @@ Result<FinishPlan> PlanFinish(const FinishArgs& args, int multiprocessors) {
   }
   FinishPlan plan;
   plan.shape.blocks = 0;
-  int64_t elements = 1;
-  for (const int64_t extent : layout.shape) elements = Mul(elements, extent);
+  const int64_t elements = Product(layout.shape);
   if (elements == 0) return plan;
   if (elements > kMostElements) {
     return Error(Code::kUnsupported, "an output tile has %lld elements; 2^31 - 1 are the most",

@@ -84,9 +84,7 @@ Result<PoolBackwardPlan> PlanPoolBackward(const PoolBackwardArgs& args, int mult
   }
   PoolBackwardPlan plan;
   plan.shape.blocks = 0;
-  int64_t elements = 1;
-  for (const int64_t extent : args.layout->shape) elements *= extent;
-  if (elements == 0) return plan;
+  if (Product(args.layout->shape) == 0) return plan;
   PoolBackwardKernelArgs& kernel = plan.args;
   kernel.dy = args.dy;
   kernel.dz = args.z.data;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/checked.hpp"
 #include "device/cuda/finish.hpp"
 #include "device/cuda/shares.hpp"
 

@@ -10,12 +10,6 @@ namespace {
 
 constexpr int kBlocks = 8;  // per multiprocessor: two rounds of what has registers there
 
-int64_t Product(const Dims& extents) {
-  int64_t product = 1;
-  for (const int64_t extent : extents) product = Mul(product, extent);
-  return product;
-}
-
 }  // namespace
 
 Sharing ShareOut(const Dims& extents, const ShareUnits& units, int multiprocessors) {

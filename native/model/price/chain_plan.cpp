@@ -17,11 +17,7 @@ const EngineInfo& EngineOf(const ProgramRequest& request, const ProgramCandidate
 
 // Of the rows of x that a sweep keeps, in the problem's type.
 int64_t KeptBytes(const Problem& problem, const ConvShape& kept) {
-  int64_t bytes = SizeOf(problem.dtype);
-  for (const int64_t extent : kept.DimsOf(Operand::kX, problem.direction)) {
-    bytes = Mul(bytes, extent);
-  }
-  return bytes;
+  return Mul(SizeOf(problem.dtype), Product(kept.DimsOf(Operand::kX, problem.direction)));
 }
 
 // The slots of one link of a chain, as a booking shares them.

@@ -54,9 +54,7 @@ int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
     dims[1] = PadChannels(Mul(dims[1], dims[2]));
     dims[2] = 1;
   }
-  int64_t elements = 1;
-  for (const int64_t extent : dims) elements = Mul(elements, extent);
-  return elements;
+  return Product(dims);
 }
 
 int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {

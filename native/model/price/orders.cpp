@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/checked.hpp"
 #include "geom/sum_blocks.hpp"
 #include "model/price/cuts.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "geom/axes.hpp"
 #include "model/price/orders.hpp"
 
 namespace oocdnn {

@@ -9,7 +9,6 @@
 #include "base/config.hpp"
 #include "model/price/chain_cost.hpp"
 #include "model/price/chain_plan.hpp"
-#include "model/price/rank.hpp"
 
 namespace oocdnn {
 namespace {

@@ -1,4 +1,4 @@
-// Plain tile layouts for the built-in engines.
+// Plain tile layouts.
 #pragma once
 
 #include <array>
@@ -6,11 +6,13 @@
 #include "base/checked.hpp"
 #include "device/device.hpp"
 
-namespace oocdnn::cpu {
+namespace oocdnn {
+
+using DimOrder = std::array<int, 6>;
 
 // The layout of `shape` without gaps, whose dimensions lie in `order`, the fastest last. `slack`
 // more elements lie behind the last one, so that a vector may read past it.
-inline TileLayout PlainLayout(DType dtype, const Dims& shape, const std::array<int, 6>& order,
+inline TileLayout PlainLayout(DType dtype, const Dims& shape, const DimOrder& order,
                               int64_t slack = 0) {
   TileLayout layout;
   layout.dtype = dtype;
@@ -25,14 +27,14 @@ inline TileLayout PlainLayout(DType dtype, const Dims& shape, const std::array<i
 }
 
 // N G C D H W (G K C T R S for filters): as the caller's dense tensors.
-constexpr std::array<int, 6> kDenseOrder{0, 1, 2, 3, 4, 5};
+constexpr DimOrder kDenseOrder{0, 1, 2, 3, 4, 5};
 // N D H W G C: the merged channel fastest.
-constexpr std::array<int, 6> kChannelsLastOrder{0, 3, 4, 5, 1, 2};
+constexpr DimOrder kChannelsLastOrder{0, 3, 4, 5, 1, 2};
 // G C T R S K: a filter with the output channel fastest.
-constexpr std::array<int, 6> kOutputFastestOrder{0, 2, 3, 4, 5, 1};
+constexpr DimOrder kOutputFastestOrder{0, 2, 3, 4, 5, 1};
 // G K T R S C: a filter with the input channel fastest.
-constexpr std::array<int, 6> kInputFastestOrder{0, 1, 3, 4, 5, 2};
+constexpr DimOrder kInputFastestOrder{0, 1, 3, 4, 5, 2};
 // K C T R S G: a depthwise filter with the group fastest.
-constexpr std::array<int, 6> kGroupFastestOrder{1, 2, 3, 4, 5, 0};
+constexpr DimOrder kGroupFastestOrder{1, 2, 3, 4, 5, 0};
 
-}  // namespace oocdnn::cpu
+}  // namespace oocdnn
