@@ -10,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.host_card import HostCard
 
 
 class Counter(TorchDispatchMode):

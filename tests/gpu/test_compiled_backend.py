@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from oocdnn.network.plan import Policy
 from oocdnn.torch.compiled import plans
 from oocdnn.torch.compiled.backend import oocdnn
-from oocdnn.torch.limit.card import CudaCard
+from oocdnn.torch.limit.cuda_card import CudaCard
 
 pytestmark = [
     pytest.mark.gpu,

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from oocdnn.torch import memory_limit
 from oocdnn.torch.limit.bits import CODES
-from oocdnn.torch.limit.card import CudaCard
+from oocdnn.torch.limit.cuda_card import CudaCard
 from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.squeeze import Bits, Form, Indices
 from oocdnn.torch.limit.steps import Mode

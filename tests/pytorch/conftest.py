@@ -18,7 +18,7 @@ def ctx():
 
 @pytest.fixture
 def card():
-    from oocdnn.torch.limit.card import HostCard  # needs PyTorch
+    from oocdnn.torch.limit.host_card import HostCard  # needs PyTorch
 
     made = HostCard()
     yield made

@@ -454,7 +454,7 @@ def replicas() -> None:
 
 def within_a_memory_limit() -> None:
     """Each process plans for itself: the losses stay, and tensors are swapped."""
-    from oocdnn.torch.limit.card import HostCard
+    from oocdnn.torch.limit.host_card import HostCard
     from oocdnn.torch.limit.session import memory_limit
 
     drawn = torch.Generator().manual_seed(1)

@@ -15,8 +15,8 @@ from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.plan import Policy
 from oocdnn.network.timeline import Link
 from oocdnn.torch.limit import gpus, links
-from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.gpus import borrowed_of
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.lenders import Lenders, whole_pages
 from oocdnn.torch.limit.links import Links, joined
 from oocdnn.torch.limit.session import memory_limit

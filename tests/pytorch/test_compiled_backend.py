@@ -40,7 +40,7 @@ from oocdnn.torch.compiled import arrange, copies, partition, plans
 from oocdnn.torch.compiled.backend import oocdnn
 from oocdnn.torch.compiled.partition import Partitioner
 from oocdnn.torch.compiled.room import room_of
-from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.slabs import Slabs
 
 FAST, SLOW = Link(1e12, 1e12, 2e12, 0.0), Link(1e6, 1e6, 1e6)

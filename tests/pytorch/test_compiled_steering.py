@@ -19,9 +19,9 @@ from oocdnn.torch.compiled import steering
 from oocdnn.torch.compiled.backend import oocdnn
 from oocdnn.torch.compiled.room import Room
 from oocdnn.torch.compiled.steering import Steered
-from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap
 from oocdnn.torch.limit.heap.reading import Log
+from oocdnn.torch.limit.host_card import HostCard
 
 MIB = 1 << 20
 Items = Sequence[tuple[int, int]]  # a number, and MiB that are allocated for it, or 0: it is freed

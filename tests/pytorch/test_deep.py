@@ -28,8 +28,9 @@ from oocdnn.network.schedule import schedule
 from oocdnn.network.simulate import simulate
 from oocdnn.network.timeline import Link, Timeline, available
 from oocdnn.torch.limit import trials
-from oocdnn.torch.limit.card import Card, HostCard
+from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.deep import Bounds, candidates, composed
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.norms import same_bits
 from oocdnn.torch.limit.steps import Mode, Steps
 

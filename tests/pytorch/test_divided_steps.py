@@ -16,8 +16,8 @@ from oocdnn.bench.training.counting import Counter, CountingCard
 from oocdnn.errors import OutOfMemory
 from oocdnn.network.timeline import Operation, Saved, Timeline
 from oocdnn.torch.limit import in_place, parts
-from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.division import Division
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 from oocdnn.torch.limit.table import Signature

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan, least_limit, plan
 from oocdnn.network.timeline import Link, Timeline
-from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.steps import Mode, Steps
 
 FAST, SLOW = Link(1e9, 1e9, 1.8e9), Link(1e6, 1e6, 1.8e6)

@@ -13,8 +13,9 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from torch import nn
 
-from oocdnn.torch.limit.card import Copy, HostCard
+from oocdnn.torch.limit.card import Copy
 from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.store import Store
 

@@ -17,10 +17,10 @@ from pytorch.trained import LIMIT, pair, several, step
 from torch import Tensor
 
 from oocdnn.torch.limit.backward import Backward
-from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.courses import ARRIVES, Planned
 from oocdnn.torch.limit.entry import Entry, Held, Holder
 from oocdnn.torch.limit.forward import Forward
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 

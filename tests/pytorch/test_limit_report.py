@@ -13,7 +13,7 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from pytorch.trained import LIMIT, pair, several
 
 from oocdnn.errors import InvalidProblem
-from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.session import memory_limit
 
 

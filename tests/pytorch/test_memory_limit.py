@@ -22,9 +22,10 @@ from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit import parts
-from oocdnn.torch.limit.card import Copy, HostCard
+from oocdnn.torch.limit.card import Copy
 from oocdnn.torch.limit.collector import collector
 from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.overrides import overrides
 from oocdnn.torch.limit.record import Record, Recorder
 from oocdnn.torch.limit.session import memory_limit

@@ -18,7 +18,7 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
 from oocdnn.errors import DeviceError
 from oocdnn.torch import program
-from oocdnn.torch.limit import card
+from oocdnn.torch.limit import cuda_card
 from oocdnn.torch.limit.entry import storage_bytes
 
 HERE = Path(__file__).parents[1]
@@ -27,7 +27,7 @@ HERE = Path(__file__).parents[1]
 ON_THE_CPU = """
 import torch, threading
 from oocdnn.torch import program
-from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.host_card import HostCard
 from pytorch.trained import LIMIT, pair, several, step
 
 program.LEAST = 1 << 10
@@ -403,15 +403,15 @@ def test_the_driver_is_asked_what_the_card_holds(monkeypatch: pytest.MonkeyPatch
             return self.status
 
     driver = Driver()
-    monkeypatch.setattr(card, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_card, "_driver", lambda: driver)
     monkeypatch.setattr(torch.cuda, "device", nullcontext)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 150)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (0, 0))
     gpu = SimpleNamespace(_index=0, device=torch.device("cuda", 0))
-    assert card.CudaCard.others(gpu) == 550
+    assert cuda_card.CudaCard.others(gpu) == 550
     driver.status = 201
     with pytest.raises(DeviceError, match="201"):
-        card.CudaCard.others(gpu)
+        cuda_card.CudaCard.others(gpu)
 
 
 def test_planning_shows_on_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:

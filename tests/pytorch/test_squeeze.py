@@ -21,8 +21,8 @@ from oocdnn.network.schedule import schedule
 from oocdnn.network.simulate import simulate
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.bits import CODES
-from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.entry import Kept, bytes_of
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.squeeze import Bits, Indices, form_of
 from oocdnn.torch.limit.steps import Mode, Steps
 

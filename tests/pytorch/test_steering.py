@@ -27,13 +27,13 @@ from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit import low_memory
 from oocdnn.torch.limit import spacers as spacers_module
-from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap import allocator, reservation
 from oocdnn.torch.limit.heap.allocations import Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.heap.steering import Steering, steer, trims
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.low_memory import LowMemory
 from oocdnn.torch.limit.optimizers import state_bytes
 from oocdnn.torch.limit.session import memory_limit

@@ -27,7 +27,9 @@ from torch._inductor.ir import ExternKernel
 from torch._inductor.lowering import make_fallback
 
 from oocdnn.torch.compiled.operators import define, no_form, token_form
-from oocdnn.torch.limit.card import Card, Copy, CudaCard, HostCard
+from oocdnn.torch.limit.card import Card, Copy
+from oocdnn.torch.limit.cuda_card import CudaCard
+from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.slabs import Slabs
 
 _cards: dict[torch.device, Card] = {}

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from oocdnn.network.timeline import Link
 from oocdnn.torch.compiled.copies import card_of
 from oocdnn.torch.compiled.costs import Costs, Estimated, Measured
-from oocdnn.torch.limit.card import use_cublas
+from oocdnn.torch.limit.cuda_card import use_cublas
 from oocdnn.torch.limit.link import measured
 from oocdnn.torch.limit.optimizers import state_bytes
 

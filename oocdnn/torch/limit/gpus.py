@@ -10,7 +10,7 @@ import torch
 from oocdnn._arguments import byte_count
 from oocdnn._shown import shown
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
-from oocdnn.torch.limit.card import driver_bytes
+from oocdnn.torch.limit.cuda_card import driver_bytes
 
 
 def gpu_of(device: torch.device | int | str | None) -> torch.device:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from oocdnn.network.timeline import Link
-from oocdnn.torch.limit.card import Card, CudaCard
+from oocdnn.torch.limit.card import Card
+from oocdnn.torch.limit.cuda_card import CudaCard
 from oocdnn.torch.limit.lenders import whole_pages
 from oocdnn.torch.limit.link import measured
 

@@ -24,8 +24,9 @@ from oocdnn._files import write
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.aside import Hooks
-from oocdnn.torch.limit.card import Card, CudaCard
+from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.collector import collector
+from oocdnn.torch.limit.cuda_card import CudaCard
 from oocdnn.torch.limit.gpus import Borrow, borrowed_of, gpu_of
 from oocdnn.torch.limit.links import Links
 from oocdnn.torch.limit.plans import Plans
