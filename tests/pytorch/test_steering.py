@@ -27,6 +27,7 @@ from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit import low_memory
 from oocdnn.torch.limit import spacers as spacers_module
+from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.heap import allocator, reservation
 from oocdnn.torch.limit.heap.allocations import Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
@@ -378,6 +379,21 @@ def test_a_plan_is_steered_anew_after_a_step_that_was_not_steered() -> None:
         assert losing() is kind.course.spacers  # that takes long, and did not help
         step()
         assert kind.course.spacers.lost
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_an_earlier_step_left_is_computed_without_an_act() -> None:
+    with limited(0.5) as (_, kind, _, step):
+        while kind.course is None:
+            step()
+        course, points = kind.course, []
+        course.spacers.at = points.append
+        earlier, entry = (Entry(0, MIB, None, 0) for _ in range(2))
+        course.begin({0: entry})
+        course.computes(earlier)
+        assert points == []
+        course.computes(entry)
+        assert points == [("compute", 0)]
 
 
 @pytest.mark.usefixtures("tiny")

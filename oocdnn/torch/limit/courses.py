@@ -288,7 +288,8 @@ class Planned:
         return number >= len(self._last_uses) or position > self._last_uses[number]
 
     def computes(self, entry: Entry) -> None:
-        self.spacers.at(("compute", entry.number))
+        if self._numbered.get(entry.number) is entry:  # an earlier step's has another place
+            self.spacers.at(("compute", entry.number))
 
     def goes(self, position: int) -> None:
         if position in self.spacers.run_positions:
