@@ -2,10 +2,10 @@
 // pipeline, and tiles of a convolution. Sizes are such that caches do not hide memory.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <vector>
 
+#include "base/watch.hpp"
 #include "calibrate/rig.hpp"
 #include "memory/owners.hpp"
 #include "planner/stopwatch.hpp"
@@ -88,12 +88,11 @@ class CopyBench {
     constexpr int kChain = 16;
     std::vector<double> chains;
     for (int i = 0; i < kRepetitions; ++i) {
-      const auto start = std::chrono::steady_clock::now();
+      const Watch watch;
       Status status;
       for (int tile = 0; tile < kChain && status.ok(); ++tile) status = piece();
       OOC_TRY(Settle(std::move(status)));
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      chains.push_back(seconds.count());
+      chains.push_back(watch.Seconds());
     }
     return Share(TimingOf(std::move(chains)), kChain);
   }

@@ -1,10 +1,10 @@
 // Memory of the caller's that is pinned and let go again. It has been written, as tensors have:
 // pages that are not there yet would be made meanwhile.
-#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/watch.hpp"
 #include "calibrate/measure.hpp"
 #include "planner/stopwatch.hpp"
 
@@ -21,11 +21,10 @@ void MeasurePinning(Device& device, Profile* profile) {
   std::vector<char> memory(kBytes, 1);
   std::vector<double> seconds;
   for (int i = 0; i < kRepetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const Watch watch;
     if (!device.PinHost(memory.data(), kBytes).ok()) return;
     device.UnpinHost(memory.data(), kBytes);
-    const std::chrono::duration<double> once = std::chrono::steady_clock::now() - start;
-    seconds.push_back(once.count());
+    seconds.push_back(watch.Seconds());
   }
   const Timing timing = TimingOf(std::move(seconds));
   if (const double rate = RateOf(kBytes, timing); rate > 0.0) {

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/watch.hpp"
 #include "calibrate/copy_bench.hpp"
 #include "calibrate/measure.hpp"
 #include "exec/staging.hpp"
@@ -81,7 +81,7 @@ class StagingTimed {
     uses[Index(Operand::kX)].used = fetches;
     uses[Index(Operand::kY)].used = drains;
     OOC_TRY(staging_.Begin({{tensors_, uses}}, slabs_));
-    const auto start = std::chrono::steady_clock::now();
+    const Watch watch;
     const std::vector<Piece> in = PiecesOf(Operand::kX, fetches);
     const std::vector<Piece> out = PiecesOf(Operand::kY, drains);
     size_t posted = 0;
@@ -97,8 +97,7 @@ class StagingTimed {
     Status ended = staging_.End();
     OOC_TRY(status);
     OOC_TRY(ended);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    return seconds.count();
+    return watch.Seconds();
   }
 
   Status Init() { return staging_.Init(); }

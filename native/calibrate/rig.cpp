@@ -1,11 +1,11 @@
 #include "calibrate/rig.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "base/watch.hpp"
 #include "memory/arena.hpp"
 #include "memory/owners.hpp"
 #include "planner/random_fill.hpp"
@@ -75,9 +75,9 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   const int64_t tiles = Add(LeastBytes(problem, op, copies), (copies ? 2 : 1) * bounce);
   op.workspace_limit = std::max<int64_t>(limit - tiles, 0);
   op.trial_limit = copies ? 0 : limit;
-  const auto start = std::chrono::steady_clock::now();
+  const Watch watch;
   OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
-  const std::chrono::duration<double> preparing = std::chrono::steady_clock::now() - start;
+  const double preparing = watch.Seconds();
   Offsets offsets(device.capabilities().alignment);
   const auto book = [&](Operand operand) {
     return problem.Uses(operand) ? offsets.Book(executable->layout(operand).bytes) : 0;
@@ -95,7 +95,7 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   std::unique_ptr<Rig> rig(
       new Rig(device, problem, tiling, op.shape, std::move(executable), offsets.total()));
   if (rig->block_.get() == nullptr) return Error(Code::kOutOfMemory, "no memory to calibrate");
-  rig->prepare_seconds_ = preparing.count();
+  rig->prepare_seconds_ = preparing;
   for (int i = 0; i < kOperands; ++i) rig->tile_[i] = rig->block_.get() + at[i];
   rig->second_x_ = rig->block_.get() + second_x;
   rig->workspace_ = rig->block_.get() + workspace;

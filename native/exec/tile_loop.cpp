@@ -3,10 +3,10 @@
 #include "exec/tile_loop.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/checked.hpp"
 #include "base/guarded.hpp"
+#include "base/watch.hpp"
 #include "exec/operation.hpp"
 #include "geom/own_rows.hpp"
 
@@ -176,7 +176,7 @@ Status TileLoop::Run(const Work& work, std::span<const OperandViews> tensors, co
     calls.push_back({*work.nodes[i], tensors[i], arena, stats, then == nullptr, i});
   }
   *stats = RunStats{};
-  const auto start = std::chrono::steady_clock::now();
+  const Watch watch;
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
                drain = Busy(drain_.get());
   std::vector<Staging::Link> links;
@@ -194,7 +194,7 @@ Status TileLoop::Run(const Work& work, std::span<const OperandViews> tensors, co
   ending.Dismiss();
   behind_ = status.ok() && then != nullptr;
   if (!behind_) OOC_TRY(Quiesce(std::move(status)));
-  stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats->seconds = watch.Seconds();
   // While work goes on it is an estimate, which may fall.
   stats->fetch_seconds = std::max(Busy(fetch_.get()) - fetch, 0.0);
   stats->compute_seconds = std::max(Busy(compute_.get()) - compute, 0.0);
@@ -207,12 +207,11 @@ Status TileLoop::Loop(const Work& work, const Calls& calls, const Progress& prog
   Walk walk(work);
   Feed feed(staging_, work);
   std::vector<Step> steps;
-  const auto start = std::chrono::steady_clock::now();
+  const Watch watch;
   int64_t awaited = 0;  // all steps before have been computed
   while (walk.Next(&steps)) {
     const int64_t number = steps.front().number;
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    const bool brief = passed.count() < kShortStep * static_cast<double>(awaited);
+    const bool brief = watch.Seconds() < kShortStep * static_cast<double>(awaited);
     const int64_t known = number - (brief ? kMostAhead : kAhead);
     if (call.waits && known - awaited >= (brief ? kMostAtOnce : 0)) {
       OOC_TRY(device_.Synchronize(stepped_[static_cast<size_t>(known % kMostAhead)].get()));

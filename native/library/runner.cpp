@@ -3,13 +3,13 @@
 #include "library/runner.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/watch.hpp"
 #include "library/call_pins.hpp"
 #include "library/empty.hpp"
 #include "library/file_mappings.hpp"
@@ -20,17 +20,6 @@ namespace {
 
 // A plan smaller than this is not worth another attempt.
 constexpr int64_t kLeastBudget = 4096;
-
-// Seconds of the host's.
-class Watch {
- public:
-  [[nodiscard]] double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // The section that leaves a node's operand for others to read; else how many there are.
 size_t SectionLeaving(const Program& program, const std::vector<ProgramSection>& sections,

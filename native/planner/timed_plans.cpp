@@ -1,11 +1,11 @@
 #include "planner/timed_plans.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/watch.hpp"
 #include "model/search/axis_choices.hpp"
 #include "model/search/rate_estimate.hpp"
 #include "planner/time_run.hpp"
@@ -71,7 +71,7 @@ class TimedSearch {
     if (!MayLook()) TryKnown();
     Conclude(request_, profile_, estimate_.likely(), &best_);
     best_.settled = all && MayLook();
-    timed_.planning_seconds += Looked();
+    timed_.planning_seconds += watch_.Seconds();
     return std::move(best_);
   }
 
@@ -79,11 +79,8 @@ class TimedSearch {
   [[nodiscard]] bool Knows(const Candidate& candidate) const {
     return Find(timed_, candidate) != nullptr;
   }
-  [[nodiscard]] double Looked() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
   [[nodiscard]] bool MayLook(double seconds) const {
-    return !request_.gradual || oocdnn::MayLook(timed_, Looked(), seconds);
+    return !request_.gradual || oocdnn::MayLook(timed_, watch_.Seconds(), seconds);
   }
   [[nodiscard]] bool MayLook() const { return MayLook(best_.cost.seconds); }
   [[nodiscard]] bool MayTime() const {
@@ -174,7 +171,7 @@ class TimedSearch {
     for (const PlanSearch& kind :
          OtherAxisChoices(WithoutBounce(request_), estimate_.likely(), chosen, kKindFaster)) {
       if (Knows(kind.ranked.front().candidate)) continue;
-      const double runs = Looked() + kRunsOfOne * best_.run_seconds;
+      const double runs = watch_.Seconds() + kRunsOfOne * best_.run_seconds;
       if (!oocdnn::MayLook(timed_, runs, best_.cost.seconds)) return false;
       Result<PlanReport> other =
           PlanAndBook(device_, request_, estimate_.likely(), &prepared_, &kind);
@@ -193,7 +190,7 @@ class TimedSearch {
   PlanReport best_;
   double spent_ = 0.0;  // on the device, for this problem
   int left_ = 0;        // plans that may still be tried
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const Watch watch_;
 };
 
 }  // namespace

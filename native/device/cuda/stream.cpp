@@ -1,8 +1,9 @@
 #include "device/cuda/stream.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
+
+#include "base/watch.hpp"
 
 namespace oocdnn::cuda {
 namespace {
@@ -13,11 +14,6 @@ constexpr int64_t kSampledFirst = 2, kSampledEvery = 31;
 constexpr size_t kMostSorts = 16;
 // Event times are floats of milliseconds since base_: after this long they are worth a microsecond.
 constexpr int64_t kStale = 10'000'000'000;
-
-int64_t Now() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-}
 
 }  // namespace
 

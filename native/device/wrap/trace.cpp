@@ -3,22 +3,17 @@
 // Every piece of work gets a Span of ours; the client's own, where it passed one, is filled in when
 // the host knows that the work has run. Fill carries no Tag, so it leaves no trace.
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <unordered_map>
 
 #include "base/json.hpp"
+#include "base/watch.hpp"
 #include "device/wrap/chrome_trace.hpp"
 #include "device/wrap/ordered_device.hpp"
 #include "device/wrap/wrap.hpp"
 
 namespace oocdnn {
 namespace {
-
-int64_t Now() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-}
 
 std::string Text(const Dims& dims) {
   std::string text = "[";

@@ -1,13 +1,13 @@
 // Search: from a problem and a budget to the few candidates worth preparing, engine by engine. What
 // is searched on one engine is in family.cpp, how it is ranked in rank.cpp.
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <optional>
 #include <utility>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "base/watch.hpp"
 #include "model/price/describe.hpp"
 #include "model/price/orders.hpp"
 #include "model/price/pins.hpp"
@@ -293,11 +293,11 @@ void AddPinned(const PlanRequest& request, const Profile& profile, PlanSearch* s
 
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile) {
   OOC_TRY(CheckReproducible(request));
-  const auto begin = std::chrono::steady_clock::now();
+  const Watch watch;
   OOC_ASSIGN(PlanSearch search, EngineLoop(request, profile).Run());
   AddPinned(request, profile, &search);
   ChoosePins(request, profile, &search.ranked);
-  search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  search.seconds = watch.Seconds();
   return search;
 }
 
