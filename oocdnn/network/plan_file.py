@@ -52,15 +52,17 @@ class PlanFile:
         known = self._found.get(key_of(timeline))
         if known is None:
             return None
-        faster, step = known.get("faster"), (timeline, links, limit)
-        if faster is None or reserved is None:
-            return _planned(known, *step, reserved)
-        found = _planned(faster, *step, reserved)
-        if found is None:
-            found = _planned(known, *step, reserved)
-            if found is not None:
-                found.faster = _planned(faster, *step, None)
-        return found
+        step = timeline, links, limit
+        plan = _planned(known, *step)
+        if reserved is None:
+            return plan
+        faster = None if known.get("faster") is None else _planned(known["faster"], *step)
+        for one in (faster, plan):
+            told = None if one is None else one.reserving(reserved)
+            if told is not None and told.reserved is not None and told.reserved <= limit:
+                told.faster = faster if one is plan else None
+                return told
+        return None
 
     def keep(self, plan: Plan) -> None:
         """Adds a plan and its faster one, in place of those of such a step, and writes the file.
@@ -69,9 +71,11 @@ class PlanFile:
         """
         key = key_of(plan.timeline)
         self._made.pop(key, None)
-        self._made[key] = {"label": plan.timeline.label, "limit": plan.limit} | _entry(plan)
+        self._made[key] = {"label": plan.timeline.label} | _entry(plan)
         if plan.faster is not None:
             self._made[key]["faster"] = _entry(plan.faster)
+        elif key in self._found:
+            self._found[key].pop("faster", None)
         others = {at: one for at, one in _read(self._path).items() if at not in self._made}
         latest = dict([*others.items(), *self._made.items()][-_MOST:])  # others write it too
         try:
@@ -121,38 +125,36 @@ def _is_plan(one: object) -> bool:
         and isinstance(one.get("choices"), list)
         and isinstance(one.get("bound"), int | float)
         and 0 <= one["bound"] <= 1
-        and (one.get("peak") is None or isinstance(one["peak"], int))
+        and all(isinstance(one.get(name, 0), int) for name in ("limit", "peak"))
+        and ("peak" not in one or "limit" in one)
         and (one.get("faster") is None or _is_plan(one["faster"]))
     )
 
 
 def _entry(plan: Plan) -> dict[str, Any]:
-    """What the file has of a plan."""
+    """The entry of a plan in the file."""
     seconds = plan.seconds
     return {
+        "limit": plan.limit,
+        "peak": plan.peak_bytes,
         "seconds": seconds,
         "bound": plan.bound / seconds if seconds > 0 else 1.0,
-        "peak": plan.peak_bytes,
         "choices": [[one.policy.value, one.recipe] for one in plan.schedule.choices],
     }
 
 
 def _planned(
-    entry: dict[str, Any],
-    timeline: Timeline,
-    links: Sequence[Link],
-    limit: int,
-    reserved: Reserved | None,
+    entry: dict[str, Any], timeline: Timeline, links: Sequence[Link], limit: int
 ) -> Plan | None:
-    """The plan of an entry. Its tensors take as many bytes as they did, where the times of the step
-    allow that; None where it does not keep to the limit, or is not for the step."""
+    """The plan of an entry. It leaves as many bytes to an allocator as it did, where the times of
+    the step allow that; None where its tensors pass the limit, or it is not for the step."""
     choices = _choices(entry["choices"], timeline)
     if choices is None:
         return None
-    peak = entry.get("peak")
-    if peak is not None and planned(timeline, links, limit, choices, None, peak) is None:
-        peak = None
-    plan = planned(timeline, links, limit, choices, reserved, peak)
+    left = max(entry["limit"] - entry["peak"], 0) if "peak" in entry else 0
+    plan = planned(timeline, links, limit, choices, limit - left)
+    if plan is None and left > 0:
+        plan = planned(timeline, links, limit, choices)
     if plan is not None:
         plan.bound = plan.seconds * float(entry["bound"])
     return plan

@@ -161,24 +161,18 @@ def planned(
     links: Sequence[Link],
     limit: int,
     choices: Sequence[Choice],
-    reserved: Reserved | None = None,
     tensor_bytes: int | None = None,
 ) -> Plan | None:
     """The plan with these choices; None where it does not keep to the limit. Arguments as those of
     `plan`, but for a choice for each saved tensor, and bytes for tensors where that is less than
     the limit."""
     began = time.monotonic()
-    room = limit if tensor_bytes is None else min(tensor_bytes, limit)
+    room = limit if tensor_bytes is None else tensor_bytes
     made = schedule(timeline, links, room, list(choices))
     if made.peak_bytes > room:
         return None
     fits = all(one.policy is Policy.KEEP for one in choices)
-    found = _plan(timeline, links, limit, made, 0.0, began, fits=fits)
-    if reserved is None:
-        return found
-    found = found.reserving(reserved)
-    assert found.reserved is not None
-    return found if found.reserved <= limit else None
+    return _plan(timeline, links, limit, made, 0.0, began, fits=fits)
 
 
 def curve(

@@ -120,10 +120,13 @@ def test_no_faster_plan_is_found_where_nothing_tells_what_it_reserves(path: Path
 def test_a_plan_leaves_no_faster_one_of_its_step(path: Path) -> None:
     first, _ = with_faster(path)
     first.faster = None
-    PlanFile(path).keep(first)
-    again = PlanFile(path).find(STEP, [LINK], 12 * MIB, Reserves())
-    assert again is not None
-    assert again.schedule.choices == first.schedule.choices
+    file = PlanFile(path)
+    file.keep(first)
+    for one in (file, PlanFile(path)):
+        again = one.find(STEP, [LINK], 12 * MIB, Reserves())
+        assert again is not None
+        assert again.schedule.choices == first.schedule.choices
+        assert again.faster is None
 
 
 def test_tensors_take_the_bytes_that_the_plan_was_made_for(path: Path) -> None:
@@ -140,6 +143,21 @@ def test_tensors_take_the_bytes_that_the_plan_was_made_for(path: Path) -> None:
     larger = planned(step, [LINK], limit, found.schedule.choices)
     assert larger is not None
     assert larger.peak_bytes > found.peak_bytes
+
+
+@pytest.mark.parametrize("seed", [4, 5, 9, 11])
+def test_tensors_take_more_bytes_within_a_larger_limit(path: Path, seed: int) -> None:
+    step = random_step(seed, 12)
+    least, most = least_limit(step), step.peak_bytes
+    found = plan(step, [LINK], least + (most - least) // 10, seconds=0.5)
+    PlanFile(path).keep(found)
+    limit = least + (most - least) * 7 // 10
+    again = PlanFile(path).find(step, [LINK], limit)
+    larger = planned(step, [LINK], limit, found.schedule.choices)
+    assert again is not None
+    assert larger is not None
+    assert found.peak_bytes < again.peak_bytes
+    assert again.seconds <= 1.01 * larger.seconds
 
 
 @pytest.mark.parametrize("choices", [[], [["swap", 0]], [[1, 2]] * 12])
@@ -294,7 +312,9 @@ def test_choices_that_the_step_does_not_have_are_not_taken(path: Path, choices: 
         {},
         {"choices": 1, "bound": 1},
         {"choices": [], "bound": 2},
-        {"choices": [], "bound": 1, "peak": "1"},
+        {"choices": [], "bound": 1, "limit": 1, "peak": "1"},
+        {"choices": [], "bound": 1, "limit": "1"},
+        {"choices": [], "bound": 1, "peak": 1},
         {"choices": [], "bound": 1, "faster": 1},
     ],
 )

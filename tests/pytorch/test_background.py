@@ -134,6 +134,34 @@ def test_the_slower_plan_is_timed_without_the_search(given: Limited) -> None:
     assert 1e9 not in course.seconds
 
 
+def test_times_beside_the_search_are_left_out_where_a_step_is_not_looked_at(given: Limited) -> None:
+    """Its steering ended midway."""
+    _, kind, _, step = given
+    train_until(lambda: kind.faster.search, step)
+    course = kind.course
+    train_until(lambda: kind.faster.timed_from, step)
+    course.seconds.extend([1e9] * faster._COMPARED)
+    course.runs += 1  # as by a step whose steering was lost
+    train_until(lambda: kind.faster.slower, step)
+    assert kind.faster.slower is course
+    assert 1e9 not in course.seconds
+
+
+def test_the_slower_plan_is_followed_where_a_warning_is_an_error(given: Limited) -> None:
+    run, kind, _, step = given
+    train_until(lambda: kind.faster.slower, step)
+    course = kind.course
+    course.spacers.lost = True
+
+    def keep(plan: Plan) -> None:
+        raise UserWarning("plans are not kept")
+
+    run._steps.planning._faster_plans._keep = keep
+    with pytest.raises(UserWarning, match="not kept"):
+        step()
+    assert kind.course is not course
+
+
 def test_a_plan_is_taken_where_the_slower_one_is_not_measured(
     monkeypatch: pytest.MonkeyPatch, given: Limited
 ) -> None:
@@ -153,7 +181,7 @@ def kept(run: memory_limit) -> list[Plan]:
 
 
 def test_the_file_has_the_plan_whose_faster_one_is_searched_for_in_vain(
-    monkeypatch: pytest.MonkeyPatch, given: Limited, tmp_path: Path
+    given: Limited, tmp_path: Path
 ) -> None:
     run, kind, _, step = given
     train_until(lambda: kind.faster.search, step)

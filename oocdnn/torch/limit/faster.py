@@ -34,6 +34,7 @@ class Faster:
         search: The search for its steering.
         searches: The number of searches so far.
         timed_from: Whole steps of the present plan before it is timed without the search.
+        timed: Whether it is timed so.
         slower: The course whose place the present one took, until the two are compared.
     """
 
@@ -41,6 +42,7 @@ class Faster:
     search: BackgroundSearch | None = None
     searches: int = 0
     timed_from: int | None = None
+    timed: bool = False
     slower: Planned | None = None
 
     @property
@@ -99,7 +101,7 @@ class FasterPlans:
         if reservation is None or not expandable or state.searches >= _SEARCHES:
             return
         state.searches += 1
-        state.timed_from = None
+        state.timed_from, state.timed = None, False
         seconds = _BESIDE * self._following.steering_seconds
         state.search = self._latest = BackgroundSearch(plan, reservation, seconds)
 
@@ -112,8 +114,10 @@ class FasterPlans:
             self._keep(course.plan)
         elif state.timed_from is None:
             state.timed_from = course.runs + 1  # this step ran beside the search
-        elif course.runs == state.timed_from:
-            course.seconds.clear()
+        elif not state.timed:
+            if course.runs >= state.timed_from:
+                course.seconds.clear()
+                state.timed = True
         elif _is_enough(course, state.timed_from):
             self._take(known, search, search.found)
 
@@ -145,13 +149,15 @@ class FasterPlans:
         known.faster.slower = None
         keeps = keeps_to(slower.plan, self._following.room(known))
         if fails or (keeps and _is_longer(course.seconds, slower.seconds)):
-            self._keep(slower.plan)
-            self._following.follow_again(known, slower)
-            self._steer(known)
+            try:
+                self._keep(slower.plan)
+            finally:  # a warning may be an error
+                self._following.follow_again(known, slower)
+                self._steer(known)
 
 
 def _is_enough(course: Planned, runs_before: int) -> bool:
-    """Whether enough steps of a plan were measured, or too many were not."""
+    """True if enough steps of the course were measured, or it is no longer measured."""
     return len(course.seconds) >= _COMPARED or course.runs - runs_before >= _RUNS
 
 

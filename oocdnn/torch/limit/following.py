@@ -59,7 +59,8 @@ class Following:
         course.spacers = Spacers(self._card, reservation.steering(course.plan.schedule))
 
     def reservation(self, known: Known) -> Reservation | None:
-        """What schedules reserve from now on, where allocations are known."""
+        """The simulation of what schedules reserve from now on; None where allocations are not
+        known."""
         if known.allocations is None:
             return None
         room = self.room(known)
@@ -84,5 +85,5 @@ class Following:
 
 
 def keeps_to(plan: Plan | None, room: int) -> TypeGuard[Plan]:
-    """Whether a plan is known to reserve no more than `room` bytes."""
+    """True if the plan reserves no more than `room` bytes; False if that is not known."""
     return plan is not None and plan.reserved is not None and plan.reserved <= room
