@@ -1,18 +1,13 @@
 // Streams and events: what runs before what, and what the host is told.
-#include <chrono>
 #include <memory>
 
+#include "base/watch.hpp"
 #include "testing/conformance_gate.hpp"
 
 namespace oocdnn::testing {
 namespace {
 
 constexpr Dims kShape{1, 1, 2, 1, 3, 5};
-
-int64_t Now() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-}
 
 Result<Array> Constant(Rig& rig, double value) {
   OOC_ASSIGN(const Array array, rig.NewArray(kShape, DType::kFloat32));

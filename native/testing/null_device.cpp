@@ -2,12 +2,12 @@
 // the same, as the contract of Device asks.
 #include "testing/null_device.hpp"
 
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/checked.hpp"
+#include "base/watch.hpp"
 #include "device/cpu/engine.hpp"
 #include "testing/conformance_reference.hpp"
 
@@ -15,11 +15,6 @@ namespace oocdnn::testing {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-
-int64_t Now() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-}
 
 class Serial final : public cpu::Parallel {
  public:

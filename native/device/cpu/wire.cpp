@@ -6,12 +6,6 @@
 
 namespace oocdnn::cpu {
 
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 void SleepUntil(int64_t time_ns) {
   std::this_thread::sleep_until(
       std::chrono::steady_clock::time_point(std::chrono::nanoseconds(time_ns)));

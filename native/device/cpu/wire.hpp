@@ -4,10 +4,11 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/watch.hpp"
+
 namespace oocdnn::cpu {
 
-// Now on the steady clock, in nanoseconds; and sleep until then.
-int64_t Now();
+// Sleeps until a time of `Now`.
 void SleepUntil(int64_t time_ns);
 
 class Wire {
