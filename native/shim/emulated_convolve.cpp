@@ -11,8 +11,8 @@ namespace {
 
 cudnnStatus_t NothingMore(ConvolutionCall*) { return CUDNN_STATUS_SUCCESS; }
 
-// Runs a convolution. `count` is the number of the direction's algorithms. `fill` sets the fields of
-// the call that only some functions have.
+// Runs a convolution. `count` is the number of the direction's algorithms. `fill` sets the fields
+// of the call that only some functions have.
 template <class Fill>
 cudnnStatus_t Compute(const LegacyChoice& choice, int count, const void* alpha, const void* beta,
                       const Fill& fill) {
