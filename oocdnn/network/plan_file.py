@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from oocdnn._files import replacing
 from oocdnn.errors import FileError
@@ -107,7 +107,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from error
-    except ValueError:
+    except (ValueError, RecursionError):  # of lists within lists
         content = False
     if content is None:  # it is empty
         return {}
@@ -120,6 +120,10 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _is_plan(one: object) -> bool:
+    return _is_one(one) and (one.get("faster") is None or _is_one(one["faster"]))
+
+
+def _is_one(one: object) -> TypeGuard[dict[str, Any]]:
     return (
         isinstance(one, dict)
         and isinstance(one.get("choices"), list)
@@ -127,7 +131,6 @@ def _is_plan(one: object) -> bool:
         and 0 <= one["bound"] <= 1
         and all(isinstance(one.get(name, 0), int) for name in ("limit", "peak"))
         and ("peak" not in one or "limit" in one)
-        and (one.get("faster") is None or _is_plan(one["faster"]))
     )
 
 
@@ -166,7 +169,7 @@ def _choices(given: list[Any], timeline: Timeline) -> list[Choice] | None:
         return None
     try:
         made = [Choice(Policy(policy), int(recipe)) for policy, recipe in given]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # of infinity
         return None
     for choice, one in zip(made, timeline.saved, strict=True):
         moves = choice.policy is not Policy.KEEP

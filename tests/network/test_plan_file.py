@@ -268,7 +268,12 @@ def test_the_oldest_leave(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"no JSON", b'{"plans": 1}', b"[]", b'{"format": "another", "plans": {}}', b"\xff"]
+    "content",
+    [
+        *(b"no JSON", b'{"plans": 1}', b"[]", b'{"format": "another", "plans": {}}', b"\xff"),
+        b"[" * 100_000 + b"]" * 100_000,
+    ],
+    ids=["text", "number", "list", "format", "encoding", "nested"],
 )
 def test_a_file_of_something_else_stays(path: Path, content: bytes) -> None:
     path.write_bytes(content)
@@ -294,6 +299,7 @@ def test_a_file_that_becomes_something_else_is_written_over_by_nobody_else(path:
         [["rebuild", 7]] * 12,
         [["squeeze", -1]] * 12,
         [["keep"]] * 12,
+        [["swap", float("inf")]] * 12,
         [[1, 2]] * 12,
     ],
 )
