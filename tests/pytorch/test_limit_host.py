@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +18,13 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from pytorch.trained import LIMIT, pair, several, step
 from torch import Tensor
 
+from oocdnn.torch.limit import trials
 from oocdnn.torch.limit.backward import Backward
 from oocdnn.torch.limit.courses import ARRIVES, Planned
 from oocdnn.torch.limit.entry import Entry, Held, Holder
 from oocdnn.torch.limit.forward import Forward
 from oocdnn.torch.limit.host_card import HostCard
+from oocdnn.torch.limit.recipes import Bound, Recipe
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 
@@ -102,6 +106,36 @@ def test_plans_are_made_with_the_time_of_the_runtime(card: HostCard) -> None:
         assert known.event_seconds > 0.1
         assert known.plan.seconds > 50
         assert known.plan.explain().plain < 50
+
+
+def test_the_host_time_of_a_recipe_is_not_that_of_its_first_uses(
+    card: HostCard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To bind and to compute one takes 1 s at first, by the clock of this test, and then 1 ms."""
+    now, uses, computes, binds = [0.0], Counter[Any](), Recipe.compute, Recipe.bind
+
+    def used(*key: Any) -> None:
+        uses[key] += 1
+        now[0] += 1e-3 if uses[key] > (2 if key[0] == "compute" else 1) else 1.0
+
+    def compute(self: Recipe, *args: Any) -> Tensor:
+        used("compute", id(self))  # first where it is admitted
+        return computes(self, *args)
+
+    def bind(self: Recipe, *args: Any) -> Bound | None:
+        used("bind", id(self))
+        return binds(self, *args)
+
+    monkeypatch.setattr(Recipe, "compute", compute)
+    monkeypatch.setattr(Recipe, "bind", bind)
+    monkeypatch.setattr(trials, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 1)
+        (known,) = run._steps.kinds
+        hosts = [recipe.host for one in known.timeline.saved for recipe in one.recipes]
+    assert len(hosts) > 3
+    assert 1.9e-3 < min(hosts) < max(hosts) < 0.1  # of deep ones several calls
 
 
 def test_the_host_time_of_another_step_is_discarded(card: HostCard) -> None:

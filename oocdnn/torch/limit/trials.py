@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -78,10 +80,11 @@ class Trials:
             return None
         if any(one is entry or numbered.get(one.number) is not one for one in _read(bound)):
             return None  # it reads itself, or an earlier step's
-        self._run(entry, bound)
-        assert isinstance(bound.recipe, Recipe)
-        self._found.recipes[entry.number] = bound.recipe
-        outputs = bound.recipe.outputs(bound.sources)
+        recipe = bound.recipe
+        assert isinstance(recipe, Recipe)
+        self._run(entry, bound, lambda: recipe.bind(tensor, trace))
+        self._found.recipes[entry.number] = recipe
+        outputs = recipe.outputs(bound.sources)
         self._found.traced[entry.number] = {source.index for source in outputs}
         return bound
 
@@ -118,21 +121,29 @@ class Trials:
                 leaves = [self._values.tensor(source) for source in bound.sources]
             except FAILURES:  # a source was written since
                 return
-            if gives(bound.recipe, leaves, tensor):
-                self._run(entry, bound)
-                assert isinstance(bound.recipe, Deep)
-                self._found.deep.setdefault(entry.number, []).append(bound.recipe)
+            deep = bound.recipe
+            assert isinstance(deep, Deep)
+            if gives(deep, leaves, tensor):
+                self._run(entry, bound, partial(deep.bind, own, self._bounds))
+                self._found.deep.setdefault(entry.number, []).append(deep)
                 return
 
-    def _run(self, entry: Entry, bound: Bound) -> None:
-        """Measures a recipe."""
+    def _run(self, entry: Entry, bound: Bound, bind: Callable[[], Bound | None]) -> None:
+        """Measures a recipe as a later step binds and computes it. What it takes the host for the
+        first time is several times as long, and not measured."""
+
+        def compute() -> Tensor:
+            return bound.recipe.compute([self._values.tensor(one) for one in bound.sources])
+
+        bind()
+        compute()
         self._recorder.computing()
         self._card.peak()
         before = self._card.held()
         self._card.busy(_BUSY)
-        leaves = [self._values.tensor(source) for source in bound.sources]
         begin, began = self._card.mark(), time.perf_counter()
-        made = bound.recipe.compute(leaves)
+        bind()
+        made = compute()
         host = time.perf_counter() - began
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
