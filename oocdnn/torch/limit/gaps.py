@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from oocdnn.torch.limit.courses import Planned
 
-TRIES = 5  # plans that are looked at
+_TRIES = 5  # plans that are looked at
 _STEPS = 2  # of one: the second begins with what the first leaves in the allocator
 
 
@@ -23,7 +23,8 @@ class Gaps:
 
     Args:
         nbytes: Left by the plan that is in use.
-        tried: Plans whose steps were looked at; `TRIES` once nothing more is to be seen.
+        tried: Plans whose steps passed the limit.
+        settled: Whether nothing more is to be seen.
         kept: Steps of the plan in use that kept to the limit.
         excess: The least bytes by which one passed the limit.
         nearest: The course of that one.
@@ -31,6 +32,7 @@ class Gaps:
 
     nbytes: int = 0
     tried: int = 0
+    settled: bool = False
     kept: int = 0
     excess: float = math.inf
     nearest: Planned | None = None
@@ -38,8 +40,7 @@ class Gaps:
     def keeps(self) -> None:
         """A step kept to the limit; after enough of them nothing more is to be seen."""
         self.kept += 1
-        if self.kept >= _STEPS:
-            self.tried = TRIES
+        self.settled = self.kept >= _STEPS
 
     def passes(self, excess: int, limit: int, course: Planned) -> bool:
         """A step passed the limit by `excess` bytes: another plan leaves more. False after too many
@@ -49,4 +50,4 @@ class Gaps:
         if excess < self.excess:
             self.excess, self.nearest = excess, course
         self.nbytes += excess + limit // 64 * (self.tried - 1)
-        return self.tried < TRIES
+        return self.tried < _TRIES

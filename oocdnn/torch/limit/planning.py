@@ -14,7 +14,6 @@ from oocdnn.torch.limit.courses import Found
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.faster import FasterPlans
 from oocdnn.torch.limit.following import Following, keeps_to
-from oocdnn.torch.limit.gaps import TRIES
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.step_kinds import Known, settings_now
 
@@ -86,31 +85,41 @@ class Planning:
         return self._divides(known, division, plan.reserved - plan.limit)
 
     def check(self, known: Known, division: Division) -> bool:
-        """After a step as planned: whether the driver counts more than the limit. Then plans that
-        leave more are tried; if none serves, true where the step should be recorded again with
-        operations in more parts, else the nearest plan stays. A step whose steering ended midway
-        tells nothing of its plan, which is steered anew. A faster plan that was found beside the
-        steps takes the place of the present one."""
+        """After a step as planned: does what the state of its kind asks for. Returns True if the
+        step should be recorded again with operations in more parts.
+
+        | state, the first that holds     | what follows                                |
+        |---------------------------------|---------------------------------------------|
+        | a faster plan is on trial       | the two plans are compared                  |
+        | the steering ended midway       | the plan is steered anew, a few times       |
+        | further recordings are to come  | nothing                                     |
+        | the plan is final               | a search for a faster plan goes on          |
+        | else                            | the driver's count is compared to the limit |
+        """
         assert known.course is not None
         if known.faster.slower is not None:
             self._faster_plans.compare(known)
             return False
-        if not known.course.spacers.lost:
-            known.steered = 0
-        elif known.steered < _STEERED:
-            known.steered += 1
+        lost = known.course.spacers.lost
+        known.steered = known.steered + 1 if lost else 0
+        if lost and known.steered <= _STEERED:
             self._steer(known)
-            return False
-        if not known.measured:
-            return False
-        if known.gaps.tried >= TRIES:
+        elif known.measured and known.gaps.settled:
             self._faster_plans.look(known)
-            return False
-        excess = self.following.excess()
+        elif known.measured:
+            return self._passes(known, division)
+        return False
+
+    def _passes(self, known: Known, division: Division) -> bool:
+        """Compares the driver's count to the limit. Where it is more, plans that leave more are
+        tried; if none serves, the step is recorded again with operations in more parts (True), or
+        the plan that passes the limit least stays."""
+        assert known.course is not None
+        limit, excess = self.following.limit, self.following.excess()
         if excess <= 0:
             known.gaps.keeps()
             return False
-        if known.gaps.passes(excess, self.following.limit, known.course):
+        if known.gaps.passes(excess, limit, known.course):
             with contextlib.suppress(OutOfMemory):
                 self.replan(known)
                 return False
@@ -121,11 +130,11 @@ class Planning:
         self.following.follow_again(known, nearest)
         nearest.spacers.restore()
         self._tell(
-            f"the driver counts {known.gaps.excess} bytes more than the limit of "
-            f"{self.following.limit}: PyTorch's allocator leaves gaps between tensors; set "
+            f"the driver counts {known.gaps.excess} bytes more than the limit of {limit}: "
+            "PyTorch's allocator leaves gaps between tensors; set "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit"
         )
-        known.gaps.tried = TRIES
+        known.gaps.settled = True
         return False
 
     def _divides(self, known: Known, division: Division, excess: int) -> bool:
@@ -153,20 +162,21 @@ class Planning:
                 told = latest.reserving(reservation)
                 steered = kept and not keeps_to(told, room)
                 latest = latest if steered else told
-        stays = known.course is not None and _is_better(latest, plan, room)
-        known.plan = latest if stays else plan
-        if known.plan is None:
+        if known.course is not None and _is_better(latest, plan, room):
+            course = known.course
+            course.plan, course.runs = latest, 0
+            known.plan = latest
+        elif plan is not None:
+            course, steered = self.following.follow(known, plan), False
+        else:
+            known.plan = None
             self._card.trim()
             return
-        if not stays or known.course is None:
-            self.following.follow(known, known.plan)
-        assert known.course is not None
-        known.course.plan, known.course.runs = known.plan, 0
-        if not (stays and steered):
-            self.following.steer(known.course, reservation)
+        if not steered:
+            self.following.steer(course, reservation)
         if plan is not None and plan.faster is not None:
             faster, plan.faster = plan.faster, None
-            if not keeps_to(known.plan, room) or is_faster(faster, known.plan):
+            if not keeps_to(course.plan, room) or is_faster(faster, course.plan):
                 known.faster.plan = faster
 
     def _kept(self, known: Known) -> bool:

@@ -13,7 +13,7 @@ from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.faster import Faster
-from oocdnn.torch.limit.gaps import TRIES, Gaps
+from oocdnn.torch.limit.gaps import Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.links import links_with
 from oocdnn.torch.limit.record import Record
@@ -127,7 +127,7 @@ class Known:
     @property
     def final(self) -> bool:
         """Whether its plan changes no more."""
-        return self.keeps or (self.measured and self.gaps.tried >= TRIES)
+        return self.keeps or (self.measured and self.gaps.settled)
 
     @property
     def keeps(self) -> bool:
