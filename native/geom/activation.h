@@ -1,13 +1,11 @@
-// Activations: one row each, and the functions of one element that all back ends share. Host
-// compilers and NVRTC read this file, so on a GPU it does without standard headers.
+// Activations: one row each, and the functions of one element that all back ends share.
 #pragma once
 
-#ifdef __CUDACC__
-#define OOC_ELEMENT static __device__ __forceinline__
-#else
+#ifndef __CUDACC__
 #include <cmath>
-#define OOC_ELEMENT static inline __attribute__((always_inline))
 #endif
+
+#include "geom/element.h"
 
 namespace oocdnn {
 

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/checked.hpp"
 #include "device/cpu/activation.hpp"
 #include "device/cpu/convert.hpp"
 #include "device/cpu/tile_rows.hpp"
+#include "geom/moments.h"
 
 namespace oocdnn::cpu {
 namespace {
@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kRun = 256;
 constexpr int64_t kPiece = 8192;  // elements worth handing out
 constexpr int64_t kLanes = 16;
+static_assert(sizeof(Moments) == kSumNumbers * sizeof(double));
 
 // The part of the tile that a pass goes over, as extents.
 Dims ExtentsOf(const NormArgs& args) {
@@ -72,41 +73,6 @@ void Apply(const NormArgs& args, Parallel& parallel) {
   });
 }
 
-// Statistics of some elements, see SumNumber.
-struct Moments {
-  double sum = 0, squares = 0, count = 0, mean = 0, deviations = 0;
-};
-
-// Merges statistics of two sets of elements (Chan, Golub and LeVeque). Sets with equal means keep
-// exactly that mean, and deviations between them are 0.
-void Merge(const Moments& part, Moments* to) {
-  const Moments before = *to;
-  if (before.count == 0) {
-    *to = part;
-    return;
-  }
-  to->sum += part.sum;
-  to->squares += part.squares;
-  to->count += part.count;
-  const double apart = part.mean - before.mean, share = part.count / to->count;
-  to->mean += apart * share;
-  to->deviations += part.deviations + apart * apart * before.count * share;
-}
-
-// Statistics from sums of v - origin and its square, where `origin` is one of the elements: the
-// difference of the two then cancels by a factor of at most the number of elements. The mean is
-// relative to `from`.
-Moments MomentsAbout(double origin, double from, double sum, double square, int64_t elements) {
-  Moments made;
-  made.count = static_cast<double>(elements);
-  made.sum = made.count * origin + sum;
-  made.squares = std::isfinite(square) ? square + origin * (sum + made.sum) : square;
-  made.mean = origin - from + sum / made.count;
-  const double deviations = square - sum * sum / made.count;
-  made.deviations = deviations < 0 ? 0 : deviations;  // NaN stays
-  return made;
-}
-
 template <class Out, class Stored>
 double ValueOf(Stored stored) {
   return static_cast<double>(Widen(Convert<Out>(stored)));
@@ -135,18 +101,11 @@ class Summing {
   }
 
   // Adds what there is of channel `c` to its entry; once, behind the last Add.
-  void End(int64_t c, double* entry) {
+  void End(int64_t c, Moments* entry) {
     if (count_ > 0) Flush();
     const auto at = static_cast<size_t>(c);
     moments_[at].mean += from_[at];
-    Moments all{entry[kSumOf], entry[kSquaresOf], entry[kCountOf], entry[kMeanOf],
-                entry[kDeviationsOf]};
-    Merge(moments_[at], &all);
-    entry[kSumOf] = all.sum;
-    entry[kSquaresOf] = all.squares;
-    entry[kCountOf] = all.count;
-    entry[kMeanOf] = all.mean;
-    entry[kDeviationsOf] = all.deviations;
+    Merge(moments_[at], entry);
   }
 
  private:
@@ -158,7 +117,7 @@ class Summing {
     for (int64_t c = 0; c < channels_; ++c) {
       const auto at = static_cast<size_t>(c);
       const double value = ValueOf<Out>(first[c]);
-      origin_[at] = std::isfinite(value) ? value : 0.0;
+      origin_[at] = IsFinite(value) ? value : 0.0;
       if (!begun_) from_[at] = origin_[at];
     }
     begun_ = true;
@@ -206,7 +165,8 @@ class Summing {
     }
     for (int64_t c = 0; c < channels_; ++c) {
       const auto at = static_cast<size_t>(c);
-      Merge(MomentsAbout(origin_[at], from_[at], sum_[at], square_[at], count_), &moments_[at]);
+      const auto count = static_cast<double>(count_);
+      Merge(MomentsAbout(origin_[at], from_[at], sum_[at], square_[at], count), &moments_[at]);
     }
     count_ = 0;
   }
@@ -256,7 +216,8 @@ void SumUp(const NormArgs& args, Parallel& parallel) {
       }
     }
     for (int64_t beside = 0; beside < channels; ++beside) {
-      summing.End(beside, static_cast<double*>(args.table) + args.EntryOf(n, g, c + beside));
+      void* const entry = static_cast<double*>(args.table) + args.EntryOf(n, g, c + beside);
+      summing.End(beside, static_cast<Moments*>(entry));
     }
   });
 }

@@ -20,7 +20,9 @@
 #define OOC_KERNEL_FILE(name) OOCDNN_NATIVE_DIR "/device/cuda/" name
 
 OOC_EMBED(ooc_file_kernels, ".rodata", OOC_KERNEL_FILE("kernels.cu"))
+OOC_EMBED(ooc_file_element, ".rodata", OOCDNN_NATIVE_DIR "/geom/element.h")
 OOC_EMBED(ooc_file_activation, ".rodata", OOCDNN_NATIVE_DIR "/geom/activation.h")
+OOC_EMBED(ooc_file_moments, ".rodata", OOCDNN_NATIVE_DIR "/geom/moments.h")
 OOC_EMBED(ooc_file_kernel_args, ".rodata", OOC_KERNEL_FILE("kernel_args.h"))
 OOC_EMBED(ooc_file_platform, ".rodata", OOC_KERNEL_FILE("platform.cuh"))
 OOC_EMBED(ooc_file_convert, ".rodata", OOC_KERNEL_FILE("convert.cuh"))
@@ -60,9 +62,11 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 26> files{{
+  static const std::array<EmbeddedFile, 28> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
+      {"geom/element.h", Between(ooc_file_element, ooc_file_element_end)},
       {"geom/activation.h", Between(ooc_file_activation, ooc_file_activation_end)},
+      {"geom/moments.h", Between(ooc_file_moments, ooc_file_moments_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
       {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
       {"device/cuda/convert.cuh", Between(ooc_file_convert, ooc_file_convert_end)},

@@ -94,10 +94,6 @@ struct NormKernelArgs {
   double parameter;
   FinishDim dim[kCopyDims];
 };
-// In the order of SumNumber.
-struct SumEntry {
-  double sum, squares, count, mean, deviations;
-};
 constexpr int kSumThreads = 1024, kSumInFlight = 4;
 
 // How threads share out a tile: `count` shares, the fastest counted first along `width` (of shares)

@@ -8,6 +8,7 @@
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
 #include "device/cuda/shares.hpp"
+#include "geom/moments.h"
 
 namespace oocdnn::cuda {
 namespace {
@@ -66,7 +67,7 @@ Result<NormPlan> PlanNorm(const NormArgs& args, int multiprocessors) {
   kernel.parameter = args.parameter;
   kernel.count = static_cast<unsigned>(sums ? elements / tables : elements);
   if (sums) {
-    plan.shape = {tables, kSumThreads, kSumThreads * static_cast<int>(sizeof(SumEntry))};
+    plan.shape = {tables, kSumThreads, kSumThreads * static_cast<int>(sizeof(Moments))};
   } else {
     const int64_t most = int64_t{multiprocessors} * kBlocks;
     plan.shape = {std::min(CeilDiv(elements, kApplyThreads), most), kApplyThreads, 0};

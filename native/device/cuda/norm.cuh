@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/cuda/finish.cuh"
+#include "geom/moments.h"
 
 namespace oocdnn::cuda {
 
@@ -45,27 +46,8 @@ OOC_HOST_DEVICE void NormalizeStored(const NormKernelArgs& args, const Grid& gri
   }
 }
 
-OOC_HOST_DEVICE bool IsFinite(double v) { return v - v == 0; }
-
-// Merges statistics of two sets of elements (Chan, Golub and LeVeque). Sets with equal means keep
-// exactly that mean, and deviations between them are 0.
-OOC_HOST_DEVICE void Merge(const SumEntry& part, SumEntry* to) {
-  if (part.count == 0) return;
-  const SumEntry before = *to;
-  if (before.count == 0) {
-    *to = part;
-    return;
-  }
-  to->sum += part.sum;
-  to->squares += part.squares;
-  to->count += part.count;
-  const double apart = part.mean - before.mean, share = part.count / to->count;
-  to->mean += apart * share;
-  to->deviations += part.deviations + apart * apart * before.count * share;
-}
-
-// A thread's elements, summed relative to the first of them: the difference of the two sums then
-// cancels by a factor of at most the number of elements. The origin must be finite.
+// A thread's elements, summed relative to the first of them, see MomentsAbout. The origin must be
+// finite.
 struct SumAbout {
   double origin = 0, sum = 0, square = 0;
   unsigned count = 0;
@@ -78,16 +60,9 @@ struct SumAbout {
     ++count;
   }
 
-  // The mean is relative to `from`.
-  OOC_MEMBER SumEntry Entry(double from) const {
-    SumEntry made{0, 0, static_cast<double>(count), 0, 0};
-    if (count == 0) return made;
-    made.sum = made.count * origin + sum;
-    made.squares = IsFinite(square) ? square + origin * (sum + made.sum) : square;
-    made.mean = origin - from + sum / made.count;
-    const double deviations = square - sum * sum / made.count;
-    made.deviations = deviations < 0 ? 0 : deviations;  // NaN stays
-    return made;
+  OOC_MEMBER Moments About(double from) const {
+    const Moments none{0, 0, static_cast<double>(count), 0, 0};
+    return count == 0 ? none : MomentsAbout(origin, from, sum, square, none.count);
   }
 };
 
@@ -100,7 +75,7 @@ OOC_HOST_DEVICE double ValueOf(Stored stored) {
 // once.
 template <class Stored, class Out>
 OOC_HOST_DEVICE void SumStored(const NormKernelArgs& args, const Grid& grid) {
-  SumEntry* const entries = static_cast<SumEntry*>(grid.shared);
+  Moments* const entries = static_cast<Moments*>(grid.shared);
   const NormPlace channel = NormPlaceOf(args, args.row_dims, args.dims, grid.block);
   const Stored* const tile = static_cast<const Stored*>(args.tile) + channel.at;
   const double first_value = ValueOf<Out>(tile[0]);
@@ -121,7 +96,7 @@ OOC_HOST_DEVICE void SumStored(const NormKernelArgs& args, const Grid& grid) {
         own.Add(ValueOf<Out>(held[i]));
       }
     }
-    entries[thread] = own.Entry(from);
+    entries[thread] = own.About(from);
   }
   OOC_BARRIER;
   for (unsigned half = grid.threads / 2; half > 0; half /= 2) {
@@ -132,9 +107,9 @@ OOC_HOST_DEVICE void SumStored(const NormKernelArgs& args, const Grid& grid) {
   }
   OOC_THREADS(thread) {
     if (thread == 0) {
-      SumEntry all = entries[0];
+      Moments all = entries[0];
       all.mean += from;
-      Merge(all, static_cast<SumEntry*>(args.table) + channel.entry);
+      Merge(all, static_cast<Moments*>(args.table) + channel.entry);
     }
   }
 }
