@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -605,8 +606,9 @@ def test_gaps_that_no_plan_avoids_are_said_once() -> None:
     ours, theirs, mine, plain = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
         card.run, card.share = run, 5.0
-        with pytest.warns(UserWarning, match="leaves gaps between tensors"):
+        with pytest.warns(UserWarning, match="leaves gaps between tensors") as found:
             several(ours, mine, 16)
+        assert [Path(one.filename).name for one in found] == ["trained.py"]  # the program's line
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             several(ours, mine, 2)

@@ -8,7 +8,6 @@ strides.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oocdnn.torch._warning import warn
 from oocdnn.torch.limit import norms
 
 _FLOATS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -154,10 +154,9 @@ def _compiles(device: torch.device) -> bool:
     try:
         Kernel(apply("relu", Input(0, x)), stride=(1,))(x)
     except Exception as error:  # also of compilers
-        warnings.warn(
+        warn(
             f"Triton compiles no kernels for {device}, so that operations are computed again one "
-            f"by one, and results of ReLU are not held as bits: {error}",
-            stacklevel=2,
+            f"by one, and results of ReLU are not held as bits: {error}"
         )
         return False
     return True

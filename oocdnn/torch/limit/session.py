@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +22,7 @@ from oocdnn._arguments import byte_count
 from oocdnn._files import write
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.network.timeline import Link, Timeline
+from oocdnn.torch._warning import warn
 from oocdnn.torch.limit.aside import Hooks
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.collector import collector
@@ -34,10 +34,6 @@ from oocdnn.torch.limit.plans import Plans
 if TYPE_CHECKING:
     from oocdnn.network.plan_file import PlanFile
     from oocdnn.network.planner import Plan, Reserved
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=4)
 
 
 class memory_limit:
@@ -93,7 +89,7 @@ class memory_limit:
     """
 
     _raises = True  # where no plan fits; else such steps are swapped
-    _tell = staticmethod(_warn)  # called with what the program should know
+    _tell = staticmethod(warn)  # called with what the program should know
 
     def __init__(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.torch._warning import warn
 from oocdnn.torch.limit.backward import Backward
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.collector import collector
@@ -57,7 +57,7 @@ class Steps:
         steering_seconds: float = 0.5,
         keep: Callable[[Plan], object] = lambda plan: None,
         raises: bool = True,
-        tell: Callable[[str], object] = warnings.warn,
+        tell: Callable[[str], object] = warn,
     ) -> None:
         self._raises, self._tell = raises, tell
         self._card, self._store = card, Store(card, raises)
