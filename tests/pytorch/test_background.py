@@ -134,6 +134,26 @@ def test_the_slower_plan_is_timed_without_the_search(given: Limited) -> None:
     assert 1e9 not in course.seconds
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_search_waits_for_the_measured_steps_of_another_kind(given: Limited, ends: bool) -> None:
+    """For a few steps only: the other kind may have ended."""
+    run, kind, _, step = given
+    train_until(lambda: kind.faster.search, step)
+    assert kind.faster.search is not None
+    awaited(kind.faster.search)
+    plans, other = run._steps.planning._faster_plans, replace(kind, faster=faster.Faster())
+    other.faster.plan = kind.faster.search.plan
+    for _ in range(faster._WAITS):
+        plans.look(other)
+        assert other.faster.search is None
+    if ends:
+        other.faster.waits = 0
+        train_until(lambda: not kind.faster.measures, step)
+    plans.look(other)
+    assert other.faster.search is not None
+    other.faster.stop()
+
+
 def test_times_beside_the_search_are_left_out_where_a_step_is_not_looked_at(given: Limited) -> None:
     """Its steering ended midway."""
     _, kind, _, step = given

@@ -23,6 +23,7 @@ _MISSES = 4  # steps that leave other memory than a search began with
 _COMPARED = 4  # measured steps of each of two plans that are compared
 _RUNS = 16  # steps of one plan, after which it is no longer measured
 _VARYING = 1.02  # times as long, a step may take by chance
+_WAITS = 64  # steps of a kind in which another one is measured, which may have ended
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Faster:
         timed_from: Whole steps of the present plan before it is timed without the search.
         timed: Whether it is timed so.
         slower: The course whose place the present one took, until the two are compared.
+        waits: Steps in which the search waited for the steps of another kind.
     """
 
     plan: Plan | None = None
@@ -44,12 +46,19 @@ class Faster:
     timed_from: int | None = None
     timed: bool = False
     slower: Planned | None = None
+    waits: int = 0
+
+    @property
+    def measures(self) -> bool:
+        """True from the beginning of a search until the plan that it found was compared with the
+        present one: steps are measured that no other search should delay."""
+        return self.search is not None or self.slower is not None
 
     @property
     def pending(self) -> bool:
         """True while a search is pending or running, and until the plan that it found was compared
         with the present one."""
-        return not (self.plan is None and self.search is None and self.slower is None)
+        return self.plan is not None or self.measures
 
     def stop(self) -> None:
         """Has a search that runs end; its plan is to be looked at again."""
@@ -83,6 +92,7 @@ class FasterPlans:
         self._card, self._following = card, following
         self._steer, self._keep = steer, keep
         self._latest: BackgroundSearch | None = None
+        self._searched: Faster | None = None  # the state of the kind that it is of
 
     def look(self, known: Known) -> None:
         """After a step of the final plan: starts the search for a faster plan's steering. After its
@@ -93,7 +103,7 @@ class FasterPlans:
             if not state.search.runs:
                 self._look_at_found(known, state.search)
             return
-        if state.plan is None or (self._latest is not None and self._latest.runs):
+        if state.plan is None or self._waits(state):
             return
         plan, state.plan = state.plan, None
         reservation = self._following.reservation(known)
@@ -104,6 +114,19 @@ class FasterPlans:
         state.timed_from, state.timed = None, False
         seconds = _BESIDE * self._following.steering_seconds
         state.search = self._latest = BackgroundSearch(plan, reservation, seconds)
+        self._searched = state
+
+    def _waits(self, state: Faster) -> bool:
+        """Whether a search has to wait for another one to end, and for the steps that are measured
+        because of it."""
+        if self._latest is None or self._searched is None:
+            return False
+        if self._latest.runs:
+            return True
+        if self._searched is state or not self._searched.measures:
+            return False
+        state.waits += 1
+        return state.waits <= _WAITS
 
     def _look_at_found(self, known: Known, search: BackgroundSearch) -> None:
         """After the end of a search."""
