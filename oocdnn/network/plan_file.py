@@ -107,7 +107,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from error
-    except (ValueError, RecursionError):  # of lists within lists
+    except (ValueError, RecursionError):  # the latter of lists within lists
         content = False
     if content is None:  # it is empty
         return {}
@@ -129,9 +129,13 @@ def _is_one(one: object) -> TypeGuard[dict[str, Any]]:
         and isinstance(one.get("choices"), list)
         and isinstance(one.get("bound"), int | float)
         and 0 <= one["bound"] <= 1
-        and all(isinstance(one.get(name, 0), int) for name in ("limit", "peak"))
+        and all(_is_size(one.get(name, 0)) for name in ("limit", "peak"))
         and ("peak" not in one or "limit" in one)
     )
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 1 << 63
 
 
 def _entry(plan: Plan) -> dict[str, Any]:

@@ -320,6 +320,8 @@ def test_choices_that_the_step_does_not_have_are_not_taken(path: Path, choices: 
         {"choices": [], "bound": 2},
         {"choices": [], "bound": 1, "limit": 1, "peak": "1"},
         {"choices": [], "bound": 1, "limit": "1"},
+        {"choices": [["keep", -1]] * 12, "bound": 1, "limit": 1 << 70, "peak": 0},
+        {"choices": [["keep", -1]] * 12, "bound": 1, "limit": 0, "peak": -(1 << 70)},
         {"choices": [], "bound": 1, "peak": 1},
         {"choices": [], "bound": 1, "faster": 1},
     ],
