@@ -113,17 +113,20 @@ def test_the_host_time_of_a_recipe_is_not_that_of_its_first_uses(
 ) -> None:
     """To bind and to compute one takes 1 s at first, by the clock of this test, and then 1 ms."""
     now, uses, computes, binds = [0.0], Counter[Any](), Recipe.compute, Recipe.bind
+    held = []  # so that no other recipe takes the place of one that is freed
 
-    def used(*key: Any) -> None:
+    def used(what: str, recipe: Recipe) -> None:
+        held.append(recipe)
+        key = what, id(recipe)
         uses[key] += 1
-        now[0] += 1e-3 if uses[key] > (2 if key[0] == "compute" else 1) else 1.0
+        now[0] += 1e-3 if uses[key] > (2 if what == "compute" else 1) else 1.0
 
     def compute(self: Recipe, *args: Any) -> Tensor:
-        used("compute", id(self))  # first where it is admitted
+        used("compute", self)  # first where it is admitted
         return computes(self, *args)
 
     def bind(self: Recipe, *args: Any) -> Bound | None:
-        used("bind", id(self))
+        used("bind", self)
         return binds(self, *args)
 
     monkeypatch.setattr(Recipe, "compute", compute)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -61,7 +60,7 @@ class Trials:
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
                 self._slice(entry.number, whole(tensor), own)
                 for inner in candidates(entry.number, entry.nbytes, self._reads):
-                    self._deep(entry, whole(tensor), own, inner, absent)
+                    self._deep(entry, tensor, trace, own, inner, absent)
             for one in absent.values():
                 self._recorder.store.drop(one)
 
@@ -101,10 +100,17 @@ class Trials:
                 self._slices[number].add(slices)
 
     def _deep(
-        self, entry: Entry, tensor: Tensor, own: Bound, inner: Inner, absent: dict[int, Entry]
+        self,
+        entry: Entry,
+        tensor: Tensor,
+        trace: Trace,
+        own: Bound,
+        inner: Inner,
+        absent: dict[int, Entry],
     ) -> None:
         """Tries a deep recipe, unless too much would have to be fetched for it; adds to `absent`
         what was fetched."""
+        recipe = self._found.recipes[entry.number]
         for slices in SLICES:
             if any(slices not in self._slices[number] for number in inner):
                 continue
@@ -123,14 +129,19 @@ class Trials:
                 return
             deep = bound.recipe
             assert isinstance(deep, Deep)
-            if gives(deep, leaves, tensor):
-                self._run(entry, bound, partial(deep.bind, own, self._bounds))
+            if gives(deep, leaves, whole(tensor)):
+
+                def bind(deep: Deep = deep) -> Bound | None:
+                    again = recipe.bind(tensor, trace)
+                    return None if again is None else deep.bind(again, self._bounds)
+
+                self._run(entry, bound, bind)
                 self._found.deep.setdefault(entry.number, []).append(deep)
                 return
 
     def _run(self, entry: Entry, bound: Bound, bind: Callable[[], Bound | None]) -> None:
-        """Measures a recipe as a later step binds and computes it. What it takes the host for the
-        first time is several times as long, and not measured: a deep one ran for several slices."""
+        """Measures a recipe as a later step binds and computes it. The first uses take the host
+        several times as long and are not measured. A deep recipe has run for several slices."""
 
         def compute() -> Tensor:
             return bound.recipe.compute([self._values.tensor(one) for one in bound.sources])
@@ -141,11 +152,13 @@ class Trials:
         self._recorder.computing()
         self._card.peak()
         before = self._card.held()
+        began = time.perf_counter()
+        bind()
+        host = time.perf_counter() - began
         self._card.busy(_BUSY)
         begin, began = self._card.mark(), time.perf_counter()
-        bind()
         made = compute()
-        host = time.perf_counter() - began
+        host += time.perf_counter() - began
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
         self._recorder.computed(entry, made)
