@@ -23,7 +23,7 @@ _MISSES = 4  # steps that leave other memory than a search began with
 _COMPARED = 4  # measured steps of each of two plans that are compared
 _RUNS = 16  # steps of one plan, after which it is no longer measured
 _VARYING = 1.02  # times as long, a step may take by chance
-_WAITS = 64  # steps of a kind in which another one is measured, which may have ended
+_WAITS = 64  # steps that a search waits at most for another kind, which may run no more
 
 
 @dataclass
@@ -111,6 +111,7 @@ class FasterPlans:
         if reservation is None or not expandable or state.searches >= _SEARCHES:
             return
         state.searches += 1
+        state.waits = 0
         state.timed_from, state.timed = None, False
         seconds = _BESIDE * self._following.steering_seconds
         state.search = self._latest = BackgroundSearch(plan, reservation, seconds)
