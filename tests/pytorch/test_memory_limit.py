@@ -601,6 +601,25 @@ def test_the_second_step_of_a_plan_is_looked_at_too() -> None:
     card.close()
 
 
+def test_gaps_are_said_once_where_a_warning_is_an_error() -> None:
+    card = Gaps()
+    ours, _, mine, _ = pair()
+
+    def raises() -> bool:
+        try:
+            step(ours, mine)
+        except UserWarning:
+            return True
+        return False
+
+    with memory_limit(LIMIT, card=card, planning=0.1) as run, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        card.run, card.share = run, 5.0
+        assert sum(raises() for _ in range(20)) == 1
+        assert run.settled
+    card.close()
+
+
 def test_gaps_that_no_plan_avoids_are_said_once() -> None:
     card = Gaps()
     ours, theirs, mine, plain = pair()
@@ -608,7 +627,8 @@ def test_gaps_that_no_plan_avoids_are_said_once() -> None:
         card.run, card.share = run, 5.0
         with pytest.warns(UserWarning, match="leaves gaps between tensors") as found:
             several(ours, mine, 16)
-        assert [Path(one.filename).name for one in found] == ["trained.py"]  # the program's line
+        said = [one for one in found if "leaves gaps" in str(one.message)]
+        assert [Path(one.filename).name for one in said] == ["trained.py"]  # the program's line
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             several(ours, mine, 2)

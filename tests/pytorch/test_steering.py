@@ -350,7 +350,7 @@ def test_memory_is_mapped_again_beside_what_a_step_left() -> None:
             step()
             assert not kind.course.spacers.lost
             step()
-            assert kind.steered == 0
+            assert kind.lost == 0
             assert card.taken() <= run.limit
 
 
@@ -369,13 +369,13 @@ def test_a_plan_is_steered_anew_after_a_step_that_was_not_steered() -> None:
         for _ in range(3):
             assert losing() is not kind.course.spacers
             assert not kind.course.spacers.lost
-            assert kind.steered == 1
+            assert kind.lost == 1
             step()
-            assert kind.steered == 0
+            assert kind.lost == 0
             assert card.taken() <= run.limit
         for number in range(1, 5):
             assert losing() is not kind.course.spacers
-            assert kind.steered == number
+            assert kind.lost == number
         assert losing() is kind.course.spacers  # that takes long, and did not help
         step()
         assert kind.course.spacers.lost

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from oocdnn.torch.limit.courses import Planned
 
-_TRIES = 5  # plans that are looked at
+_TRIES = 5  # plans that may pass the limit
 _STEPS = 2  # of one: the second begins with what the first leaves in the allocator
 
 
@@ -24,7 +24,7 @@ class Gaps:
     Args:
         nbytes: Left by the plan that is in use.
         tried: Plans whose steps passed the limit.
-        settled: Whether nothing more is to be seen.
+        settled: Whether the plan is no longer compared to the limit.
         kept: Steps of the plan in use that kept to the limit.
         excess: The least bytes by which one passed the limit.
         nearest: The course of that one.
@@ -38,7 +38,7 @@ class Gaps:
     nearest: Planned | None = None
 
     def keeps(self) -> None:
-        """A step kept to the limit; after enough of them nothing more is to be seen."""
+        """A step kept to the limit; after enough of them the plan is settled."""
         self.kept += 1
         self.settled = self.kept >= _STEPS
 

@@ -85,24 +85,24 @@ class Planning:
         return self._divides(known, division, plan.reserved - plan.limit)
 
     def check(self, known: Known, division: Division) -> bool:
-        """After a step as planned: does what the state of its kind asks for. Returns True if the
-        step should be recorded again with operations in more parts.
+        """After a step as planned: acts by the state of its kind. Returns True if the step should
+        be recorded again with operations in more parts.
 
-        | state, the first that holds     | what follows                                |
-        |---------------------------------|---------------------------------------------|
-        | a faster plan is on trial       | the two plans are compared                  |
-        | the steering ended midway       | the plan is steered anew, a few times       |
-        | further recordings are to come  | nothing                                     |
-        | the plan is final               | a search for a faster plan goes on          |
-        | else                            | the driver's count is compared to the limit |
+        | state, the first that holds                           | action                          |
+        |-------------------------------------------------------|---------------------------------|
+        | a faster plan is on trial                             | compare the two plans           |
+        | the steering ended midway, in few steps in a row      | steer the plan anew             |
+        | further recordings are to come                        | none                            |
+        | the plan is final                                     | search for a faster plan        |
+        | else                                                  | compare the count to the limit  |
         """
         assert known.course is not None
         if known.faster.slower is not None:
             self._faster_plans.compare(known)
             return False
         lost = known.course.spacers.lost
-        known.steered = known.steered + 1 if lost else 0
-        if lost and known.steered <= _STEERED:
+        known.lost = known.lost + 1 if lost else 0
+        if lost and known.lost <= _STEERED:
             self._steer(known)
         elif known.measured and known.gaps.settled:
             self._faster_plans.look(known)
@@ -129,12 +129,12 @@ class Planning:
         assert nearest is not None
         self.following.follow_again(known, nearest)
         nearest.spacers.restore()
+        known.gaps.settled = True  # a warning may be an error
         self._tell(
             f"the driver counts {known.gaps.excess} bytes more than the limit of {limit}: "
             "PyTorch's allocator leaves gaps between tensors; set "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit"
         )
-        known.gaps.settled = True
         return False
 
     def _divides(self, known: Known, division: Division, excess: int) -> bool:

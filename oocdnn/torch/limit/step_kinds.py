@@ -78,7 +78,7 @@ class Known:
     number: int = 0
     further: bool = False
     watched: int = 0  # steps whose allocations were recorded because they might have been its own
-    steered: int = 0  # times in a row that its plan was steered anew
+    lost: int = 0  # steps in a row whose steering ended midway
     faster: Faster = field(default_factory=Faster)
     # Host time of the runtime at each event, without copies, recipes and steering.
     event_seconds: float = 0.0
@@ -198,13 +198,14 @@ class Kinds:
             self._further[first] = self._further.get(first, 0) + 1
         same = next((one for one in alike if one.is_like(known)), None)
         if same is not None:
-            self._known.remove(same)
+            self._remove(same)
             known.number, known.further = same.number, same.further
         else:
             self._count += 1
             known.number = self._count
         self._known.insert(0, known)
-        del self._known[_KINDS:]
+        for old in self._known[_KINDS:]:
+            self._remove(old)
 
     def division(self, first: object) -> Division:
         """The search for parts, of a kind that is being recorded."""
@@ -212,8 +213,12 @@ class Kinds:
 
     def forget(self, known: Known) -> None:
         """The next such step is recorded, with the parts found so far."""
-        self._known.remove(known)
+        self._remove(known)
         self._divisions[known.first] = known.division
+
+    def _remove(self, known: Known) -> None:
+        known.faster.forget()
+        self._known.remove(known)
 
     def ended(self, known: Known | None, mistaken: Known | None, saved: int) -> None:
         """This step has ended: its kind, if it was taken for that, or the one that it was mistaken
