@@ -50,7 +50,7 @@ class _Seen:
     unknown: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Known:
     """A kind of step that was recorded: what is saved in which order, and the plan.
 
