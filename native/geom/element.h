@@ -1,5 +1,5 @@
-// What marks functions of one element that all back ends share. Host compilers and NVRTC read this
-// file and those that include it, so on a GPU they do without standard headers.
+// OOC_ELEMENT: a function of one element, for the host and for a GPU. NVRTC compiles this file and
+// those that include it; for a GPU they include no standard header.
 #pragma once
 
 #ifdef __CUDACC__

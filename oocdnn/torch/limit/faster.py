@@ -118,8 +118,8 @@ class FasterPlans:
         self._searched = state
 
     def _waits(self, state: Faster) -> bool:
-        """Whether a search has to wait for another one to end, and for the steps that are measured
-        because of it."""
+        """True while another search runs, and while steps of another kind are measured because of
+        one, for `_WAITS` steps at most."""
         if self._latest is None or self._searched is None:
             return False
         if self._latest.runs:

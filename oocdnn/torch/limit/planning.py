@@ -88,13 +88,13 @@ class Planning:
         """After a step as planned: acts by the state of its kind. Returns True if the step should
         be recorded again with operations in more parts.
 
-        | state, the first that holds                           | action                          |
-        |-------------------------------------------------------|---------------------------------|
-        | a faster plan is on trial                             | compare the two plans           |
-        | the steering ended midway, in few steps in a row      | steer the plan anew             |
-        | further recordings are to come                        | none                            |
-        | the plan is final                                     | search for a faster plan        |
-        | else                                                  | compare the count to the limit  |
+        | state, the first that holds                        | action                         |
+        |----------------------------------------------------|--------------------------------|
+        | a faster plan is on trial                          | compare the two plans          |
+        | steering ended midway, in `_STEERED` steps at most | steer the plan anew            |
+        | further recordings are to come                     | none                           |
+        | the plan is final                                  | search for a faster plan       |
+        | else                                               | compare the count to the limit |
         """
         assert known.course is not None
         if known.faster.slower is not None:
