@@ -2,7 +2,7 @@
 reader has it, as wide as it is drawn."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from oocdnn._page import text
 from oocdnn.bench.report import curves
@@ -31,10 +31,14 @@ def picture(rows: Sequence[Row], style: str) -> str:
         for i, (kind, group) in enumerate(found)
     ]
     parts += [_entry(who, rows, i, below) for i, who in enumerate(legend)]
-    title = text(found[0][0].title)
+    return standalone(found[0][0].title, WIDTH, height, parts, style)
+
+
+def standalone(title: str, width: int, height: int, parts: Iterable[str], style: str) -> str:
+    """An SVG file of so many pixels. `style` is that of the page."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" role="img" aria-label="{title}">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" aria-label="{text(title)}">\n'
         f"<style>{_style(style)}</style>\n"
         '<rect class="ground" width="100%" height="100%"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )

@@ -33,10 +33,12 @@ def _growing_segments() -> Iterator[None]:
         del os.environ[name]
 
 
-def _page_of_files(files: tuple[Path, ...]) -> str:
-    """The page of rows that were measured before, on one GPU or several of a kind."""
+def _draw_files(files: tuple[Path, ...], page: Path | None, picture: Path | None) -> None:
+    """Draws rows that were measured before, on one GPU or several of a kind."""
+    from oocdnn._page import style
     from oocdnn.bench.results import read_json
     from oocdnn.bench.training.page import page_of
+    from oocdnn.bench.training.picture import picture_of
 
     rows: list[dict[str, Any]] = []
     commands: dict[str, None] = {}
@@ -48,7 +50,12 @@ def _page_of_files(files: tuple[Path, ...]) -> str:
                     raise ValueError(f"{file} holds no rows of `oocdnn bench training --out`")
             rows += found["rows"]
             commands[found["command"]] = None
-    return page_of(rows, "; ".join(commands))
+    if page is not None:
+        page.write_text(page_of(rows, "; ".join(commands)), encoding="utf-8")
+    if picture is not None:
+        with value_errors_said():
+            drawn = picture_of(rows, style())
+        picture.write_text(drawn, encoding="utf-8")
 
 
 @click.command()
@@ -81,12 +88,18 @@ def _page_of_files(files: tuple[Path, ...]) -> str:
 @click.option("--out", metavar="FILE", default="", help="All rows, as JSON.")
 @click.option("--page", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
+    "--picture",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --rows of one case: time over memory, as SVG.",
+)
+@click.option(
     "--rows",
     "files",
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, path_type=Path),
-    help="With --page: draw what --out left, in files or folders, and measure nothing.",
+    help="Draw what --out left, in files or folders, and measure nothing.",
 )
 @click.pass_context
 @plain_errors
@@ -103,6 +116,7 @@ def training(
     device: str,
     out: str,
     page: Path | None,
+    picture: Path | None,
     files: tuple[Path, ...],
     **more: Any,
 ) -> None:
@@ -113,10 +127,12 @@ def training(
     counted, and times are those of the CPU.
     """
     if files:
-        if page is None or cases:
-            raise click.UsageError("--rows takes --page and no case: nothing is measured")
-        page.write_text(_page_of_files(files), encoding="utf-8")
+        if (page is None and picture is None) or cases:
+            raise click.UsageError("--rows takes --page or --picture, and no case")
+        _draw_files(files, page, picture)
         return
+    if picture is not None:
+        raise click.UsageError("--picture takes --rows: measure with --out first")
     for name in ("torch", "highspy"):
         if importlib.util.find_spec(name) is None:
             raise click.ClickException(f"{name} is not installed; the extra torch brings it")

@@ -157,11 +157,39 @@ def test_rows_of_several_files_make_one_page(tmp_path: Path) -> None:
     assert "bench training one; oocdnn bench training two" in drawn
     done = bench("small", "--rows", str(tmp_path), "--page", str(page))
     assert done.exit_code == 2
-    assert "nothing is measured" in done.output
+    assert "--rows takes --page or --picture, and no case" in done.output
     (tmp_path / "one.json").write_text("[]", encoding="utf-8")
     done = bench("--rows", str(tmp_path / "one.json"), "--page", str(page))
     assert done.exit_code == 1
     assert "one.json holds no rows of `oocdnn bench training --out`" in done.output
+
+
+def test_a_picture_has_the_ways_of_one_case(tmp_path: Path) -> None:
+    """Ways that take too long for it are named."""
+    rows = [
+        {"case": "net", "way": way, "seconds": seconds, "driver_gib": nbytes, "images": 8,
+         "arithmetic": "fp32", "gpu": "some GPU", "model": "net"}
+        for way, seconds, nbytes in (
+            ("plain", 1.0, 8.0), ("limit", 1.1, 4.0), ("limit", 1.5, 2.0), ("save-on-cpu", 9.0, 3.0)
+        )
+    ]  # fmt: skip
+    file, drawn = tmp_path / "rows.json", tmp_path / "picture.svg"
+
+    def picture(rows: list[dict[str, Any]]) -> Any:
+        file.write_text(json.dumps({"command": "oocdnn bench training net", "rows": rows}))
+        return bench("--rows", str(file), "--picture", str(drawn))
+
+    assert picture(rows).exit_code == 0
+    root = ElementTree.fromstring(drawn.read_text(encoding="utf-8"))
+    said = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "Time of a training step by GPU memory: net, 8 images, fp32, some GPU" in said
+    assert {"oocdnn.torch.memory_limit", "PyTorch"} <= set(said)
+    assert "Not shown: save_on_cpu 9.0 x in 3.0 GiB." in said
+    assert drawn.read_text(encoding="utf-8").count("<circle") == 3
+    done = picture([*rows, rows[0] | {"case": "other"}])
+    assert done.exit_code == 1
+    assert "a picture is of one case with its plain step" in done.output
+    assert bench("small", "--picture", str(drawn)).exit_code == 2
 
 
 def test_a_page_of_nothing_says_so() -> None:

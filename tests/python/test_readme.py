@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide.md"
 TORCH = ROOT / "docs" / "torch.md"
+PERFORMANCE = ROOT / "docs" / "performance.md"
 REFERENCE = ROOT / "docs" / "reference"
 LAYERS = REFERENCE / "layers.md"
 
@@ -164,7 +165,7 @@ def test_make_targets_exist():
 
 
 def test_the_table_of_what_fits_is_what_the_planner_says():
-    found = [row for row in rows(README) if len(row) == 5 and ":" in row[1]]
+    found = [row for row in rows(PERFORMANCE) if len(row) == 5 and ":" in row[1]]
     assert len(found) >= 6
     for _, problem, tensors, booked, moved in found:
         plan = oocdnn.plan_for_profile(problem.strip("`"), find("h200"), 2**28)
@@ -186,20 +187,20 @@ def within(times: list[float], share: float) -> float:
     return math.ceil(round(100 * at, 6)) / 100
 
 
-def test_what_the_readme_says_of_the_floor_was_measured():
+def test_what_the_page_says_of_the_floor_was_measured():
     measured = floors()
     assert len(measured) == 126
     short = [times for milliseconds, times in measured if milliseconds < 14]
     long = [times for milliseconds, times in measured if milliseconds >= 14]
-    text = " ".join(README.read_text(encoding="utf-8").split())
+    text = " ".join(PERFORMANCE.read_text(encoding="utf-8").split())
     assert (
-        f"calls under 14 ms take up to {max(short):.2f} times the floor of wire and arithmetic; "
+        f"calls under 14 ms take up to {max(short):.2f} times the floor of link and arithmetic; "
         f"of longer ones nine in ten take at most {within(long, 0.9):.2f}."
     ) in text
     assert (
-        f"half of the calls of 14 ms and more within {within(long, 0.5):.2f} of the floor, nine in "
-        f"ten within {within(long, 0.9):.2f}; half of the shorter ones within "
-        f"{within(short, 0.5):.2f}, at worst {max(short):.2f}"
+        f"Half of the calls of 14 ms and more are within {within(long, 0.5):.2f} of the floor, "
+        f"nine in ten within {within(long, 0.9):.2f}; half of the shorter ones within "
+        f"{within(short, 0.5):.2f}, at worst {max(short):.2f}."
     ) in text
 
 
@@ -224,17 +225,17 @@ def span(values: list[float], digits: int) -> str:
     return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
 
 
-def test_what_the_readme_says_of_networks_was_measured():
+def test_what_the_page_says_of_networks_was_measured():
     measured = results("network")
-    text = " ".join(README.read_text(encoding="utf-8").split())
+    text = " ".join(PERFORMANCE.read_text(encoding="utf-8").split())
     ours, torch = measured["f32/tf32", "oocdnn"], measured["f32/tf32", "torch"]
     shown = [f"{ratio:.2f}" for ratio in ratios(ours, torch)]
-    assert ["PyTorch with all in core, TF32", *shown] in rows(README)
+    assert ["PyTorch in core, TF32", *shown] in rows(PERFORMANCE)
     saved, accumulated = measured["f32/tf32", "save-on-cpu"], measured["f32/tf32", "accumulate"]
-    assert f"takes {span(ratios(saved, ours), 1)} times as long as ours" in text
+    assert f"takes {span(ratios(saved, ours), 1)} times as long as oocdnn" in text
     assert f"accumulation {span(ratios(accumulated, ours), 2)} times." in text
     ours, torch = (measured["f32", who] for who in ("oocdnn", "torch"))
-    assert f"ours takes {span(ratios(ours, torch), 1)} times as long as PyTorch in core" in text
+    assert f"it takes {span(ratios(ours, torch), 1)} times as long as PyTorch in core" in text
 
 
 @pytest.mark.parametrize("arithmetic", ["f32/tf32", "f32"])
@@ -242,31 +243,69 @@ def test_what_the_readme_says_of_networks_was_measured():
     ("who", "label"),
     [
         ("oocdnn", "oocdnn"),
-        ("torch", "PyTorch, all in core"),
+        ("torch", "PyTorch, in core"),
         ("zero-copy", "cuDNN on pinned memory"),
         ("prefetch", "managed memory with prefetch"),
         ("managed", "managed memory"),
     ],
 )
-def test_what_the_readme_says_of_channels_was_measured(arithmetic, who, label):
+def test_what_the_page_says_of_channels_was_measured(arithmetic, who, label):
     times = [1000 * row["seconds"] for row in results("poster")[arithmetic, who]]
     shown = [f"{time:.3g}" if time < 1000 else f"{time:.0f}" for time in times]
     shown += ["–"] * (6 - len(shown))
     kind = {"f32/tf32": "TF32", "f32": "fp32"}[arithmetic]
-    assert [f"{kind}, {label}", *shown] in rows(README)
+    assert [f"{kind}, {label}", *shown] in rows(PERFORMANCE)
 
 
-def test_what_the_readme_says_of_small_calls_was_measured():
+def test_the_readmes_table_was_measured():
+    """Its rows of convolutions in host memory, and of the sweep over limits."""
+    told = {row[0]: row[1:] for row in rows(README) if len(row) == 4}
+    row = told["VGG16's convolutions, forward and backward, 1,024 images in host memory, TF32"]
+    assert row == _beside("network", "f32/tf32", "vgg16 n1024", "accumulate", "accumulation", 2)
+    row = told["VGG16's convolutions in fp32, where PyTorch uses inexact algorithms"]
+    assert row == _beside("network", "f32", "vgg16 n1024", "accumulate", "accumulation", 2)
+    row = told["3x3 convolution, 2,048 channels, 1024 x 1024, from host memory and back, TF32"]
+    other = "managed memory with prefetch"
+    assert row == _beside("poster", "f32/tf32", "c2048", "prefetch", other, 2)
+    row = told["the same with 64 channels, which the link to the host limits"]
+    assert row == _beside("poster", "f32/tf32", "c64", "zero-copy", "cuDNN on pinned memory", 1)
+    file = ROOT / "docs" / "results" / "h200" / "training_sweep.json"
+    steps = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    needs = max(row["driver_gib"] for row in steps if row["way"] == "plain")
+    row = {"10.0": None, "4.5": None}
+    for limit in row:
+        (ours,) = (r for r in steps if r["way"] == "limit" and f"{r['limit_gib']:.1f}" == limit)
+        said = [f"{limit} of {needs:.1f} GiB", f"**{ours['of_plain']:.2f}**"]
+        assert any(r[1:3] == said for r in rows(README) if "ResNet-50" in r[0]), said
+
+
+def _beside(
+    name: str, arithmetic: str, layer: str, other: str, called: str, digits: int
+) -> list[str]:
+    """The cells of a row: memory, the time over PyTorch in core, and that of another way."""
+    by = {who: {row["layer"]: row for row in some}[layer]
+          for (kind, who), some in results(name).items()
+          if kind == arithmetic and layer in {row["layer"] for row in some}}  # fmt: skip
+    core = by["torch"]
+    ours, theirs = (by[who]["seconds"] / core["seconds"] for who in ("oocdnn", other))
+    nbytes = [by[who]["peak_device_bytes"] / 2**30 for who in ("oocdnn", "torch")]
+    memory = f"{nbytes[0]:.1f} of {nbytes[1]:.1f} GiB"
+    told = [f"{ours:.{digits}f}", f"{theirs:.{digits}f}"]
+    told[ours > theirs] = f"**{told[ours > theirs]}**"
+    return [memory, told[0], f"{called} {told[1]}"]
+
+
+def test_what_the_page_says_of_small_calls_was_measured():
     ours = results("deepbench")["f32/tf32", "oocdnn"]
     times = [row["seconds"] / row["floor_seconds"] for row in ours]
-    text = " ".join(README.read_text(encoding="utf-8").split())
+    text = " ".join(PERFORMANCE.read_text(encoding="utf-8").split())
     assert (
         f"take {statistics.median(times):.2f} times the floor at the median and "
         f"{max(times):.2f} at worst"
     ) in text
 
 
-def test_what_the_readme_says_of_newer_layers_was_measured():
+def test_what_the_page_says_of_newer_layers_was_measured():
     """Over the longer of the wires, at the rates of that run, and the faster of who is in core."""
     folder = ROOT / "docs" / "results" / "h200" / "modern"
     rates = json.loads((folder / "about.json").read_text("utf-8"))["rates"]
@@ -282,10 +321,10 @@ def test_what_the_readme_says_of_newer_layers_was_measured():
         least = max(least, min(who["torch"]["seconds"], who["in-core"]["seconds"]))
         times.append(who["oocdnn"]["seconds"] / least)
         assert who["oocdnn"]["check"] == who["in-core"]["check"] == "pass"
-    text = " ".join(README.read_text(encoding="utf-8").split())
+    text = " ".join(PERFORMANCE.read_text(encoding="utf-8").split())
     assert len(times) == 90
     assert (
-        f"take {statistics.median(times):.2f} times the longer of wire and arithmetic in core at "
+        f"take {statistics.median(times):.2f} times the longer of link and arithmetic in core at "
         f"the median, and {max(times):.2f} at worst"
     ) in text
 
@@ -302,7 +341,7 @@ def test_every_result_is_listed():
 
 
 def test_every_link_leads_somewhere():
-    for page in (*SETUP, ROOT / "docs" / "how_it_works.md", *REFERENCE.glob("*.md")):
+    for page in (*SETUP, PERFORMANCE, ROOT / "docs" / "how_it_works.md", *REFERENCE.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
