@@ -7,7 +7,7 @@ import copy
 import gc
 import itertools
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import nn
 from torch.nn import functional as F
 
+from oocdnn.network.planner import Plan
 from oocdnn.torch import memory_limit
 from oocdnn.torch.limit.bits import CODES
 from oocdnn.torch.limit.cuda_card import CudaCard
@@ -81,11 +82,18 @@ def network() -> nn.Module:
     ).cuda()
 
 
-def train(net: nn.Module, mixed: bool, last: bool, steps: int) -> tuple[list[float], list[int]]:
-    """Losses, and the most bytes allocated in each step."""
+def train(
+    net: nn.Module,
+    mixed: bool,
+    last: bool,
+    steps: int,
+    before: Callable[[], object] = lambda: None,
+) -> tuple[list[float], list[int]]:
+    """Losses, and the most bytes allocated in each step. `before` is called before each step."""
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     losses, peaks = [], []
     for number in range(steps):
+        before()
         generator = torch.Generator().manual_seed(number)
         x = torch.randn(64, 3, 128, 128, generator=generator).cuda()
         if last:
@@ -116,12 +124,14 @@ def test_a_network_trains_within_half_of_its_bytes(mixed: bool, last: bool) -> N
     free, total = torch.cuda.mem_get_info()
     others = total - free - torch.cuda.memory_reserved()
     limit = others + max(plain) * 6 // 10
+    plans: list[Plan | None] = []
     with memory_limit(limit, planning=2.0) as run:
-        losses, peaks = train(ours, mixed, last, STEPS)
+        losses, peaks = train(ours, mixed, last, STEPS, lambda: plans.append(run.plan))
         assert run._steps.mode is Mode.FOLLOW
-        assert run.plan is not None
-        assert run.plan.peak_bytes <= limit
-        assert abs(peaks[-1] - run.plan.peak_bytes) <= run.plan.peak_bytes // 100
+        plan = plans[-1]  # a faster one may have taken its place after the last step
+        assert plan is not None
+        assert plan.peak_bytes <= limit
+        assert abs(peaks[-1] - plan.peak_bytes) <= plan.peak_bytes // 100
     assert losses == expected
     for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
         assert torch.equal(a, b)
