@@ -6,9 +6,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -18,7 +18,7 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from pytorch.trained import LIMIT, pair, several, step
 from torch import Tensor
 
-from oocdnn.torch.limit import trials
+from oocdnn.torch.limit import host_clock, trials
 from oocdnn.torch.limit.backward import Backward
 from oocdnn.torch.limit.courses import ARRIVES, Planned
 from oocdnn.torch.limit.entry import Entry, Held, Holder
@@ -28,20 +28,15 @@ from oocdnn.torch.limit.recipes import Bound, Recipe
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 
+if TYPE_CHECKING:
+    from oocdnn.torch.limit.card import Card
 
-@pytest.mark.parametrize("near", [True, False])
-def test_the_host_is_timed_where_the_device_is_near(
-    near: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the second and the third step of the plan before the last recording; the least counts."""
+
+def test_host_times_are_measured_without_a_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second and the third step of the plan before the last recording, and taken over by the
+    plan that follows."""
     found = []
-
-    class Far(HostCard):
-        def reached(self, mark: float) -> bool:
-            assert mark > 0
-            return near
-
-    card = Far()
+    card = HostCard()
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
         for _ in range(12):
@@ -49,14 +44,65 @@ def test_the_host_is_timed_where_the_device_is_near(
             step(net, optimizer)
             spent, (known,) = time.perf_counter() - began, run._steps.kinds
             assert known.course is not None
-            host = known.course.host_seconds
-            found.append(host is not None)
-            assert host is None or 0 < host < spent
-            if found[-1]:
-                monkeypatch.setattr(known.course, "host_seconds", 1e-9)  # faster than was predicted
+            clocks, operations = known.course.clocks, known.timeline.operations
+            found.append(len(clocks))
+            if clocks:
+                clock, last = clocks[-1], len(operations) - 1
+                assert set(range(2, last)) <= set(clock.operations) <= set(range(last))
+                assert 0 < sum(clock.operations.values()) + clock.runtime < spent
+                clock.operations[2] = 1e-9 * len(clocks)
+        assert known.timeline.operations[2].host == 1e-9  # the least
+        assert known.event_seconds >= 0.0
     card.close()
-    assert found == [near and number in (5, 6) for number in range(12)]
-    assert known.event_seconds == 0.0
+    assert found == [0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0]
+
+
+class _Ticking:
+    """A card whose device reaches a mark only where somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.waited: list[int] = []
+        self.reused: list[int] = []
+
+    def mark(self) -> int:
+        self.made += 1
+        return self.made
+
+    def wait(self, mark: int) -> None:
+        self.waited.append(mark)
+
+    def reuse(self, marks: Iterable[int]) -> None:
+        self.reused += marks
+
+
+def test_a_host_clock_leaves_out_what_is_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations take 3 s, of which hooks that are no event take 1; events take 2, and waits for
+    the device 100."""
+    now, card = [0.0], _Ticking()
+
+    def wait(mark: int) -> None:
+        now[0] += 100.0
+        card.waited.append(mark)
+
+    monkeypatch.setattr(host_clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(card, "wait", wait)
+    clock = host_clock.HostClock(cast("Card", card))
+    for event in range(1, 1001):
+        now[0] += 2.0
+        clock.ran(event - 1, now[0])
+        now[0] += 1.0
+        began = now[0]
+        now[0] += 2.0
+        clock.ran(event, began)
+    assert clock.operations == dict.fromkeys(range(1000), 3.0)
+    assert clock.runtime == 2000.0
+    assert card.made == 1000 // 64
+    assert card.waited == list(range(1, card.made - 3))  # four may be ahead
+    clock.ran(1002, now[0])  # an event was missed
+    assert len(clock.operations) == 1000
+    clock.stop()
+    assert sorted(card.reused) == list(range(1, card.made + 1))
 
 
 def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
@@ -68,9 +114,12 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
         assert known.course is not None
         events = len(known.timeline.operations) - 1
         untimed = known.plan.simulation.host_before_last
-        known.course.host_seconds = untimed + (events - 1) * 0.25  # none after the last event
+        least = known.plan.simulation.host_before_last - sum(
+            one.host for one in known.timeline.operations[:-1]
+        )  # of copies and recipes
+        measured(known.course, least + (events - 1) * 0.25)  # none after the last event
         for _ in range(2):  # it is taken over once
-            known.update_event_seconds()
+            known.update_host_times()
             told = known.timeline_with_runtime
             assert known.event_seconds == pytest.approx(0.25)
             hosts = [
@@ -81,15 +130,23 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
         retimed = known.course.plan = known.plan.retimed(told, known.plan.links)
         assert retimed.simulation.host_before_last == pytest.approx(untimed + (events - 1) * 0.25)
         assert retimed.explain().plain == known.plan.explain().plain
-        # By a later recording, in which operations took the host longer.
-        longer = known.timeline.delayed(dict.fromkeys(range(1, events + 1), 0.5))
-        known.record = replace(known.record, timeline=longer)
-        known.course.host_seconds = untimed + (events - 1) * 0.625
-        known.update_event_seconds()
+        # By later steps, in which operations take the host longer.
+        hosts = dict.fromkeys(range(1, events + 1), 0.5)
+        measured(known.course, 99.0, hosts)
+        measured(known.course, least + (events - 1) * 0.125, hosts)
+        known.update_host_times()
         assert known.event_seconds == pytest.approx(0.125)
-        known.course.host_seconds = 0.0
-        known.update_event_seconds()
+        assert [one.host for one in known.timeline.operations[1:]] == [0.5] * events
+        measured(known.course, 0.0)
+        known.update_host_times()
         assert known.event_seconds == 0.0
+
+
+def measured(course: Planned, runtime: float, operations: dict[int, float] | None = None) -> None:
+    """A step whose host times are these."""
+    clock = host_clock.HostClock(course._store.card)
+    clock.runtime, clock.operations = runtime, operations or {}
+    course.clocks.append(clock)
 
 
 def test_plans_are_made_with_the_time_of_the_runtime(card: HostCard) -> None:
@@ -99,7 +156,8 @@ def test_plans_are_made_with_the_time_of_the_runtime(card: HostCard) -> None:
         (known,) = run._steps.kinds
         assert known.course is not None
         assert not known.measured
-        known.course.host_seconds = 100.0
+        measured(known.course, 100.0)
+        known.course.clocks = known.course.clocks[-1:]
         several(net, optimizer, 1)
         assert known.measured
         assert known.plan is not None
@@ -149,17 +207,15 @@ def test_the_host_time_of_another_step_is_discarded(card: HostCard) -> None:
         (known,) = run._steps.kinds
         course = known.course
         assert course is not None
-        course._measured, course.spacers.lost = 1.0, True
-        course.completed()
-        assert course.host_seconds is None
+        clock = host_clock.HostClock(card)
+        course.spacers.lost = True
+        course.completed(clock)
+        assert course.clocks == []
         course.spacers.lost = False
-        course.completed()
-        assert course.host_seconds == 1.0
-        course._measured = 2.0
-        course.completed()
-        assert course.host_seconds == 1.0  # the least
-        course.begin({})
-        assert course._measured is None
+        course.completed(None)  # it was not measured
+        assert course.clocks == []
+        course.completed(clock)
+        assert course.clocks == [clock]
 
 
 def test_kept_tensors_take_the_short_path(card: HostCard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,16 @@ another time than expected is fetched when it is asked for.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
 from oocdnn.network.plan import Policy
 from oocdnn.torch.limit.deep import Bounds, Deep
 from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.host_clock import HostClock
 from oocdnn.torch.limit.recipes import Recipe
 from oocdnn.torch.limit.spacers import Spacers
 from oocdnn.torch.limit.squeeze import Form, form_of
@@ -29,7 +29,6 @@ _UNDER_WAY = 8  # this part of the limit may be on its way while everything is s
 _LOOKED = 16  # copied entries that others hold: an event looks at so many, or at a share of them
 _ROUNDS = 8  # the rest of that share
 _STEPS = 32  # whose seconds are remembered
-_NEAR = 8  # the device is far behind if the host is ahead by more than this part of backward
 
 Numbered = dict[int, Entry]  # the entries that autograd holds
 
@@ -176,10 +175,7 @@ class Planned:
         self._store, self.plan, self._found = store, plan, found
         self.spacers = spacers
         self.runs = 0  # whole steps of the plan; the first one maps and page-locks memory
-        # Host time from the first event of a step to its last one, the least of the whole steps
-        # that were measured; None where none was.
-        self.host_seconds: float | None = None
-        self._measured: float | None = None  # that of the running step
+        self.clocks: list[HostClock] = []  # of whole steps whose host times were measured
         self.seconds: deque[float] = deque(maxlen=_STEPS)  # of the latest steps, end to end
         self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
@@ -190,13 +186,7 @@ class Planned:
             self._releases.setdefault(movement.release, []).append(number)
             if plan.schedule.choices[number].policy is Policy.SWAP:
                 self._fetches.setdefault(movement.fetch, []).append(number)
-        operations, forward = len(plan.timeline.operations), plan.timeline.forward
-        self._last = operations - 1
-        self._near = self._last - max((operations - forward) // _NEAR, 1)
-        # Positions with something to do.
-        self._acts = {*self._releases, *self._fetches, self._near, self._last}
-        self._began: float | None = None
-        self._mark: Any = None
+        self._acts = {*self._releases, *self._fetches}  # positions with something to do
         self._policies = [choice.policy for choice in plan.schedule.choices]
         self._deep = {  # recipes of the plan
             number: found.deep[number][choice.recipe - 1]
@@ -231,11 +221,8 @@ class Planned:
             seen = max(seen, number)
         return codes
 
-    def begin(self, numbered: Numbered, timed: bool = False) -> None:
-        """Begins a step, at its first event. `timed`: its host time is measured, unless it is the
-        plan's first step."""
-        self._began = time.perf_counter() if timed and self.runs else None
-        self._mark = self._measured = None
+    def begin(self, numbered: Numbered) -> None:
+        """Begins a step, at its first event."""
         self._numbered = numbered
         self._late.clear()
         self._bounds = Bounds()
@@ -298,34 +285,19 @@ class Planned:
     def ends(self) -> None:
         self.spacers.ends()
 
-    def completed(self) -> None:
-        """The step that ended was a whole one. The host time of a step whose steering ended midway
-        is not that of the plan, and the host waits for the device in trims."""
+    def completed(self, clock: HostClock | None) -> None:
+        """The step that ended was a whole one. The host times of a step whose steering ended midway
+        are not those of the plan, and the host waits for the device in trims."""
         self.runs += 1
-        if self._measured is not None and not (self.spacers.lost or self.spacers.trims):
-            seconds = (self._measured, self.host_seconds)
-            self.host_seconds = min(one for one in seconds if one is not None)
+        if clock is not None and not (self.spacers.lost or self.spacers.trims):
+            self.clocks.append(clock)
 
     def stop(self) -> None:
         self.spacers.stop()
         self._bounds = Bounds()
 
-    def _measure(self, position: int) -> None:
-        """Measures the host time of the step. Discards it if the device is far behind the host at
-        the end: the host may have waited for the device then, and does not limit the step."""
-        assert self._began is not None
-        if position == self._near:
-            self._mark = self._store.card.mark()
-        if position == self._last and self._mark is not None:
-            if self._store.card.reached(self._mark):
-                self._measured = time.perf_counter() - self._began
-            self._store.card.reuse((self._mark,))
-            self._began = self._mark = None
-
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""
-        if self._began is not None:
-            self._measure(position)
         if self._late:
             self._late = [e for e in self._late if e.packed and not self._store.drop(e)]
         for number in self._releases.get(position, ()):

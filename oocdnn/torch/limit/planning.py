@@ -152,7 +152,7 @@ class Planning:
         room, kept = self.following.room(known), self._kept(known)
         reservation = self.following.reservation(known)
         known.faster.forget()
-        known.update_event_seconds()
+        known.update_host_times()
         timeline = known.timeline_with_runtime
         plan = self._planner(timeline, room, reservation, known.record.copying)
         latest, steered = None, False

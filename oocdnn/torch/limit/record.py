@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -37,6 +37,14 @@ class Record:
     timeline: Timeline
     sure: tuple[bool, ...]
     copying: float | None = None
+
+    def with_hosts(self, seconds: Mapping[int, float]) -> Record:
+        """With these host times of operations, by positions."""
+        operations = tuple(
+            replace(one, host=seconds.get(position, one.host))
+            for position, one in enumerate(self.timeline.operations)
+        )
+        return replace(self, timeline=replace(self.timeline, operations=operations))
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import Any
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Course, Found, Numbered, Planned, Unplanned
 from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.host_clock import HostClock
 from oocdnn.torch.limit.mode import Mode
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.step_kinds import Known
@@ -38,6 +39,7 @@ class Step:
         traced: Those that the trace has; None: all.
         numbered: The entries that autograd holds.
         recorder: Measures the step, where it is recorded.
+        clock: Measures the host times of the step, where it follows a plan that is made anew.
         trials: Looks for recipes, in a kind's first step.
         course: What happens to the tensors between forward and backward.
         values: Reads them.
@@ -57,6 +59,7 @@ class Step:
         self.numbered: Numbered = {}
         self.found = Found()
         self.recorder: Recorder | None = None
+        self.clock: HostClock | None = None
         self.trials: Trials | None = None
         self.followed: Known | None = None
         self.unplanned: Known | None = None
@@ -88,11 +91,13 @@ class Step:
         self._select(Mode.FOLLOW)
         self.followed, self.recorder = known, recorder
         self._go_by(course)
-        course.begin(self.numbered, timed=recorder is None and not known.measured)
+        course.begin(self.numbered)
         self.codes, self.traced = course.codes, course.traced
         if recorder is not None:
             self.codes = course.codes_recorded
             recorder.begin()
+        elif course.runs and not known.measured:  # memory is mapped and page-locked in the first
+            self.clock = HostClock(self.card)
 
     def _select(self, mode: Mode) -> None:
         self.mode, self.selected = mode, True
@@ -106,7 +111,7 @@ class Step:
         self.mode, self.mistaken = Mode.SWAP, self.followed
         self.recorder = self.followed = self.traced = None
         self.codes = ()
-        self.course.ends()
+        self.leave()
         self._go_by(Unplanned(self.store, self._limit, self.numbered))
 
     def gone(self, entry: Entry) -> None:
@@ -117,10 +122,14 @@ class Step:
                 del self.numbered[entry.number]
 
     def leave(self) -> None:
-        """The step ends: what the runtime took is given back."""
+        """The step ends, or goes on otherwise: what the runtime took is given back."""
         self.course.ends()
+        if self.clock is not None:
+            self.clock.stop()
+            self.clock = None
 
     def ends(self) -> None:
+        clock = self.clock
         self.leave()
         known = self.unplanned
         if known is not None and self.packs != len(known.found.numbers):
@@ -136,7 +145,7 @@ class Step:
             self.mistaken, self.followed = known, None
             return
         if known.course is not None:
-            known.course.completed()
+            known.course.completed(clock)
 
     def stop(self) -> None:
         """The limit is left: waits for copies, and holds nothing else than autograd does."""

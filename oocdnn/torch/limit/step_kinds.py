@@ -15,6 +15,7 @@ from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.faster import Faster
 from oocdnn.torch.limit.gaps import Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
+from oocdnn.torch.limit.host_clock import least_operations
 from oocdnn.torch.limit.links import links_with
 from oocdnn.torch.limit.record import Record
 from oocdnn.torch.limit.table import Signature
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state. Times alone are measured after steps of the plan: in its
-# first one memory is mapped and page-locked, which takes the host long. The two steps before the
-# last recording run without a recorder: the host time of the runtime is derived from the faster
-# one, because the host of a process waits in full launch queues while another process of its group
-# plans.
+# first one memory is mapped and page-locked, which takes the host long. In the two steps before the
+# last recording a clock measures the host times without a recorder. The lesser ones count: the host
+# of a process waits in full launch queues while another process of its group plans.
 RECORDED = (True, True, False, False)
 _RUNS = (0, 0, 1, 3)  # steps of a plan before the recording
 WATCHED = 1  # of the recorded steps: its allocations are known
@@ -93,17 +93,19 @@ class Known:
         """As recorded."""
         return self.record.timeline
 
-    def update_event_seconds(self) -> None:
-        """Derives `event_seconds` from the measured steps of the plan, once: what their host time
-        exceeds that of operations, copies, recipes and steering, as recorded since."""
+    def update_host_times(self) -> None:
+        """Takes the host times of the measured steps of the plan over, once: those of operations,
+        and as `event_seconds` those of the runtime beyond copies, recipes and steering."""
         course = self.course
-        if course is None or course.host_seconds is None:
+        if course is None or not course.clocks:
             return
+        self.record = self.record.with_hosts(least_operations(course.clocks))
         links = links_with(course.plan.links, self.record.copying)
         told = course.plan.retimed(self.timeline, links).simulation
-        more = course.host_seconds - told.host_before_last
+        known = told.host_before_last - sum(one.host for one in self.timeline.operations[:-1])
+        more = min(clock.runtime for clock in course.clocks) - known
         self.event_seconds = max(more / (len(self._events) - 1), 0.0)
-        course.host_seconds = None
+        course.clocks.clear()
 
     @property
     def timeline_with_runtime(self) -> Timeline:

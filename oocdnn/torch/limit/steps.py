@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
 
 __all__ = ["Mode", "Steps"]
+
+From = TypeVar("From")
+To = TypeVar("To")
 
 _WATCHED = 4  # steps whose allocations are recorded for the sake of one kind
 
@@ -85,6 +88,25 @@ class Steps:
     # The hooks.
 
     def pack(self, tensor: Tensor) -> Source:
+        step = self._step
+        return self._pack(tensor) if step.clock is None else self._timed(step, self._pack, tensor)
+
+    def unpack(self, packed: Source) -> Tensor:
+        step = self._step
+        if step.clock is None:
+            return self._unpack(packed)
+        return self._timed(step, self._unpack, packed)
+
+    def _timed(self, step: Step, hook: Callable[[From], To], given: From) -> To:
+        """A hook in a step whose host times are measured."""
+        began = time.perf_counter()
+        result = hook(given)
+        with self._lock:
+            if step.clock is not None:
+                step.clock.ran(step.event, began)
+        return result
+
+    def _pack(self, tensor: Tensor) -> Source:
         saved = self._forward.try_short_path(tensor)
         if saved is not None:
             return saved
@@ -106,7 +128,7 @@ class Steps:
                     self._select(tensor)
             return self._forward.keeps(tensor) or self._forward.save(tensor)
 
-    def unpack(self, packed: Source) -> Tensor:
+    def _unpack(self, packed: Source) -> Tensor:
         if type(packed) is Kept:
             if self._step.backward and self.table.serves():
                 return packed.tensor()  # no event, and nothing to prepare
