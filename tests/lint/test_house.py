@@ -71,9 +71,16 @@ def test_package_page_is_the_readme() -> None:
 
 def test_the_library_carries_all_sources_of_its_kernels():
     """NVRTC compiles what is embedded, and finds no other file."""
-    folder = ROOT / "native" / "device" / "cuda"
-    sources = {path.name for path in folder.iterdir() if path.suffix in {".cu", ".cuh"}}
+    native = ROOT / "native"
+    folder = native / "device" / "cuda"
     text = (folder / "embedded.cpp").read_text()
-    embedded = set(re.findall(r'OOC_KERNEL_FILE\("([^"]+)"\)', text))
-    listed = set(re.findall(r'\{"device/cuda/([^"]+)"', text))
-    assert embedded == listed == sources | {"kernel_args.h"}
+    embedded = set(re.findall(r'FILE\(\w+, "([^"]+)"\)', text))
+    sources = {path for path in folder.iterdir() if path.suffix in {".cu", ".cuh"}}
+    assert {path.relative_to(native).as_posix() for path in sources} <= embedded
+    included = {
+        name
+        for file in embedded
+        for name in re.findall(r'^#include "([^"]+)"', (native / file).read_text(), re.MULTILINE)
+    }
+    assert included <= embedded
+    assert embedded <= included | {"device/cuda/kernels.cu"}

@@ -17,36 +17,42 @@
   extern "C" const char symbol[] __attribute__((visibility("hidden"))); \
   extern "C" const char symbol##_end[] __attribute__((visibility("hidden")));
 
-#define OOC_KERNEL_FILE(name) OOCDNN_NATIVE_DIR "/device/cuda/" name
+// The sources of the kernels: a name for the symbols, and the path that they are included by.
+#define OOC_KERNEL_FILES(FILE)                                     \
+  FILE(kernels, "device/cuda/kernels.cu")                          \
+  FILE(element, "geom/element.h")                                  \
+  FILE(activation, "geom/activation.h")                            \
+  FILE(moments, "geom/moments.h")                                  \
+  FILE(kernel_args, "device/cuda/kernel_args.h")                   \
+  FILE(platform, "device/cuda/platform.cuh")                       \
+  FILE(convert, "device/cuda/convert.cuh")                         \
+  FILE(copy, "device/cuda/copy.cuh")                               \
+  FILE(finish, "device/cuda/finish.cuh")                           \
+  FILE(fp32x3, "device/cuda/fp32x3.cuh")                           \
+  FILE(fp32x3_mma, "device/cuda/fp32x3_mma.cuh")                   \
+  FILE(fp32x3_tile, "device/cuda/fp32x3_tile.cuh")                 \
+  FILE(fp32x3_wgmma, "device/cuda/fp32x3_wgmma.cuh")               \
+  FILE(shares, "device/cuda/shares.cuh")                           \
+  FILE(pool_forward_one, "device/cuda/pool_forward_one.cuh")       \
+  FILE(pool_forward, "device/cuda/pool_forward.cuh")               \
+  FILE(dense_work, "device/cuda/dense_work.cuh")                   \
+  FILE(dense_planes, "device/cuda/dense_planes.cuh")               \
+  FILE(dense, "device/cuda/dense.cuh")                             \
+  FILE(norm, "device/cuda/norm.cuh")                               \
+  FILE(pool_backward_one, "device/cuda/pool_backward_one.cuh")     \
+  FILE(pool_backward_patch, "device/cuda/pool_backward_patch.cuh") \
+  FILE(pool_backward, "device/cuda/pool_backward.cuh")             \
+  FILE(direct, "device/cuda/direct.cuh")                           \
+  FILE(depthwise_stage, "device/cuda/depthwise_stage.cuh")         \
+  FILE(depthwise, "device/cuda/depthwise.cuh")                     \
+  FILE(depthwise_filter, "device/cuda/depthwise_filter.cuh")       \
+  FILE(bias, "device/cuda/bias.cuh")
 
-OOC_EMBED(ooc_file_kernels, ".rodata", OOC_KERNEL_FILE("kernels.cu"))
-OOC_EMBED(ooc_file_element, ".rodata", OOCDNN_NATIVE_DIR "/geom/element.h")
-OOC_EMBED(ooc_file_activation, ".rodata", OOCDNN_NATIVE_DIR "/geom/activation.h")
-OOC_EMBED(ooc_file_moments, ".rodata", OOCDNN_NATIVE_DIR "/geom/moments.h")
-OOC_EMBED(ooc_file_kernel_args, ".rodata", OOC_KERNEL_FILE("kernel_args.h"))
-OOC_EMBED(ooc_file_platform, ".rodata", OOC_KERNEL_FILE("platform.cuh"))
-OOC_EMBED(ooc_file_convert, ".rodata", OOC_KERNEL_FILE("convert.cuh"))
-OOC_EMBED(ooc_file_copy, ".rodata", OOC_KERNEL_FILE("copy.cuh"))
-OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
-OOC_EMBED(ooc_file_fp32x3, ".rodata", OOC_KERNEL_FILE("fp32x3.cuh"))
-OOC_EMBED(ooc_file_fp32x3_mma, ".rodata", OOC_KERNEL_FILE("fp32x3_mma.cuh"))
-OOC_EMBED(ooc_file_fp32x3_tile, ".rodata", OOC_KERNEL_FILE("fp32x3_tile.cuh"))
-OOC_EMBED(ooc_file_fp32x3_wgmma, ".rodata", OOC_KERNEL_FILE("fp32x3_wgmma.cuh"))
-OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
-OOC_EMBED(ooc_file_pool_forward_one, ".rodata", OOC_KERNEL_FILE("pool_forward_one.cuh"))
-OOC_EMBED(ooc_file_pool_forward, ".rodata", OOC_KERNEL_FILE("pool_forward.cuh"))
-OOC_EMBED(ooc_file_dense_work, ".rodata", OOC_KERNEL_FILE("dense_work.cuh"))
-OOC_EMBED(ooc_file_dense_planes, ".rodata", OOC_KERNEL_FILE("dense_planes.cuh"))
-OOC_EMBED(ooc_file_dense, ".rodata", OOC_KERNEL_FILE("dense.cuh"))
-OOC_EMBED(ooc_file_norm, ".rodata", OOC_KERNEL_FILE("norm.cuh"))
-OOC_EMBED(ooc_file_pool_backward_one, ".rodata", OOC_KERNEL_FILE("pool_backward_one.cuh"))
-OOC_EMBED(ooc_file_pool_backward_patch, ".rodata", OOC_KERNEL_FILE("pool_backward_patch.cuh"))
-OOC_EMBED(ooc_file_pool_backward, ".rodata", OOC_KERNEL_FILE("pool_backward.cuh"))
-OOC_EMBED(ooc_file_direct, ".rodata", OOC_KERNEL_FILE("direct.cuh"))
-OOC_EMBED(ooc_file_depthwise_stage, ".rodata", OOC_KERNEL_FILE("depthwise_stage.cuh"))
-OOC_EMBED(ooc_file_depthwise, ".rodata", OOC_KERNEL_FILE("depthwise.cuh"))
-OOC_EMBED(ooc_file_depthwise_filter, ".rodata", OOC_KERNEL_FILE("depthwise_filter.cuh"))
-OOC_EMBED(ooc_file_bias, ".rodata", OOC_KERNEL_FILE("bias.cuh"))
+#define OOC_EMBED_FILE(name, path) OOC_EMBED(ooc_file_##name, ".rodata", OOCDNN_NATIVE_DIR "/" path)
+#define OOC_LIST_FILE(name, path) \
+  EmbeddedFile{path, Between(ooc_file_##name, ooc_file_##name##_end)},
+
+OOC_KERNEL_FILES(OOC_EMBED_FILE)
 #ifdef OOCDNN_KERNEL_FATBIN
 // Where cuobjdump looks.
 OOC_EMBED(ooc_file_fatbin, ".nv_fatbin, \"a\", @progbits", OOCDNN_KERNEL_FATBIN)
@@ -62,42 +68,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 28> files{{
-      {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
-      {"geom/element.h", Between(ooc_file_element, ooc_file_element_end)},
-      {"geom/activation.h", Between(ooc_file_activation, ooc_file_activation_end)},
-      {"geom/moments.h", Between(ooc_file_moments, ooc_file_moments_end)},
-      {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
-      {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
-      {"device/cuda/convert.cuh", Between(ooc_file_convert, ooc_file_convert_end)},
-      {"device/cuda/copy.cuh", Between(ooc_file_copy, ooc_file_copy_end)},
-      {"device/cuda/finish.cuh", Between(ooc_file_finish, ooc_file_finish_end)},
-      {"device/cuda/fp32x3.cuh", Between(ooc_file_fp32x3, ooc_file_fp32x3_end)},
-      {"device/cuda/fp32x3_mma.cuh", Between(ooc_file_fp32x3_mma, ooc_file_fp32x3_mma_end)},
-      {"device/cuda/fp32x3_tile.cuh", Between(ooc_file_fp32x3_tile, ooc_file_fp32x3_tile_end)},
-      {"device/cuda/fp32x3_wgmma.cuh", Between(ooc_file_fp32x3_wgmma, ooc_file_fp32x3_wgmma_end)},
-      {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
-      {"device/cuda/pool_forward_one.cuh",
-       Between(ooc_file_pool_forward_one, ooc_file_pool_forward_one_end)},
-      {"device/cuda/pool_forward.cuh", Between(ooc_file_pool_forward, ooc_file_pool_forward_end)},
-      {"device/cuda/dense_work.cuh", Between(ooc_file_dense_work, ooc_file_dense_work_end)},
-      {"device/cuda/dense_planes.cuh", Between(ooc_file_dense_planes, ooc_file_dense_planes_end)},
-      {"device/cuda/dense.cuh", Between(ooc_file_dense, ooc_file_dense_end)},
-      {"device/cuda/norm.cuh", Between(ooc_file_norm, ooc_file_norm_end)},
-      {"device/cuda/pool_backward_one.cuh",
-       Between(ooc_file_pool_backward_one, ooc_file_pool_backward_one_end)},
-      {"device/cuda/pool_backward_patch.cuh",
-       Between(ooc_file_pool_backward_patch, ooc_file_pool_backward_patch_end)},
-      {"device/cuda/pool_backward.cuh",
-       Between(ooc_file_pool_backward, ooc_file_pool_backward_end)},
-      {"device/cuda/direct.cuh", Between(ooc_file_direct, ooc_file_direct_end)},
-      {"device/cuda/depthwise_stage.cuh",
-       Between(ooc_file_depthwise_stage, ooc_file_depthwise_stage_end)},
-      {"device/cuda/depthwise.cuh", Between(ooc_file_depthwise, ooc_file_depthwise_end)},
-      {"device/cuda/depthwise_filter.cuh",
-       Between(ooc_file_depthwise_filter, ooc_file_depthwise_filter_end)},
-      {"device/cuda/bias.cuh", Between(ooc_file_bias, ooc_file_bias_end)},
-  }};
+  static const std::array files{OOC_KERNEL_FILES(OOC_LIST_FILE)};
   return files;
 }
 
