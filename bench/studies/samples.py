@@ -28,8 +28,8 @@ from oocdnn.bench.studies.study import Run, budget, device, study
 from oocdnn.bench.studies.timed import Timed, Timer
 from oocdnn.bench.truth.windows import Layer, expected, windows
 
-TOP, SOME = 6.0, 0.125  # the relu's end; of the weights that are not 0
-PARTS = 8  # of the rows, on one of which layers are timed in core
+TOP, SOME = 6.0, 0.125  # upper bound of the relu; share of the weights that are not 0
+PARTS = 8  # of the rows; layers are timed in core on one of them
 WINDOW, BETWEEN = {2: 256, 3: 48}, 12
 
 

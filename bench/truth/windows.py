@@ -14,8 +14,8 @@ Window = tuple[slice, ...]  # on the spatial axes
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution that keeps the extents (an odd filter, half of it padding), its bias, and what
-    its results are cut off at, below at 0."""
+    """A convolution that keeps the extents (an odd filter, half of it padding), and its bias. What
+    it gives is clamped to [0, top]."""
 
     w: torch.Tensor
     b: torch.Tensor

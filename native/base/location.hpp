@@ -5,7 +5,7 @@
 
 namespace oocdnn {
 
-// The numbers of the first five are part of the C interface.
+// Tests use the numbers of the first five.
 enum class Tier : uint8_t {
   kUnknown = 0,   // not said, or not looked at
   kPageable = 1,  // host memory that the device does not reach

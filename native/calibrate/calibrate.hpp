@@ -77,7 +77,7 @@ class MachineProfile {
   std::chrono::milliseconds patience_;  // that is left
   bool grows_ = false;                  // it is measured, and of this device
   bool alone_ = false;                  // it was said that nothing is kept
-  std::set<std::string> asked_;         // kinds of problems of which all was measured that can be
+  std::set<std::string> asked_;         // kinds of problems that are fully measured
 };
 
 }  // namespace oocdnn

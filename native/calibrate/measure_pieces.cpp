@@ -35,7 +35,7 @@ Status MeasureApart(const CopyBench& bench, Profile* profile) {
              bench.TimeChain([&] { return tiny->Run(bench.compute().get(), nullptr); }));
   profile->Set(&Profile::run_seconds, run.seconds, run.evidence());
   OOC_ASSIGN(const Timing step, bench.TimeChain([&]() -> Status {
-    const Bound bound(device);
+    const ScopedBinding binding(device);
     OOC_TRY(device.Fetch(bench.fetch().get(), tiny->TransferOf(Operand::kX, host, nullptr)));
     OOC_TRY(tiny->Run(bench.compute().get(), nullptr));
     OOC_TRY(bench.InTurn(bench.fetch(), bench.drain()));
@@ -79,7 +79,7 @@ Timing MeasureHop(const CopyBench& bench, int engine) {
   if (!rig.ok()) return {};
   const Host host = bench.In(kCopyNarrow);
   const auto pair = bench.TimeChain([&]() -> Status {
-    const Bound bound(bench.device());
+    const ScopedBinding binding(bench.device());
     OOC_TRY(bench.InTurn(bench.drain(), bench.fetch()));
     OOC_TRY(bench.device().Fetch(bench.fetch().get(),
                                  rig.value()->TransferOf(Operand::kX, host, nullptr)));

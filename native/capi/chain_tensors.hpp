@@ -1,4 +1,4 @@
-// The tensors between the links of a chain, which are nobody's: their shapes follow from the links.
+// Descriptors of the tensors between the links of a chain. Their shapes follow from the links.
 #pragma once
 
 #include "base/status.hpp"
@@ -6,7 +6,7 @@
 
 namespace oocdnn {
 
-// What a link writes, from what it reads: without memory, in the memory order of x.
+// The result of a link that reads x: without memory, in the memory order of x.
 Result<oocdnn_tensor> ResultOf(const oocdnn_convolution& link, const oocdnn_tensor& x,
                                const oocdnn_tensor* w);
 

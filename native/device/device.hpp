@@ -265,7 +265,8 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
-  // Between these the thread's calls need not each prepare the thread for the device (see Bound).
+  // Between these the thread's calls need not each prepare the thread for the device (see
+  // ScopedBinding).
   virtual void Bind() {}
   virtual void Unbind() {}
   // Bytes that could be allocated now, as far as the system says.
@@ -313,13 +314,13 @@ class Device {
   virtual Status Norm(Stream stream, const NormArgs& args) = 0;
 };
 
-// A stretch of many calls by one thread, in which no code of the caller's runs.
-class Bound {
+// Binds the thread to the device for a scope of many calls, in which no code of the caller runs.
+class ScopedBinding {
  public:
-  explicit Bound(Device& device) : device_(device) { device_.Bind(); }
-  ~Bound() { device_.Unbind(); }
-  Bound(const Bound&) = delete;
-  Bound& operator=(const Bound&) = delete;
+  explicit ScopedBinding(Device& device) : device_(device) { device_.Bind(); }
+  ~ScopedBinding() { device_.Unbind(); }
+  ScopedBinding(const ScopedBinding&) = delete;
+  ScopedBinding& operator=(const ScopedBinding&) = delete;
 
  private:
   Device& device_;

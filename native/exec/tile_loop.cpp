@@ -230,7 +230,7 @@ Status TileLoop::Loop(const Work& work, const Calls& calls, const Progress& prog
 }
 
 Status TileLoop::TakeStep(const Calls& calls, const std::vector<Step>& steps, Feed* feed) {
-  const Bound bound(device_);
+  const ScopedBinding binding(device_);
   for (size_t i = 0; i < calls.size(); ++i) {
     OOC_TRY(TakeLink(calls, steps, i, feed));
     if (!calls[i].booking.relays) continue;

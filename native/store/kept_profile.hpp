@@ -23,13 +23,13 @@ class KeptProfile {
   // whoever it is of. Warns of what is ignored, and of what is used though of another machine.
   enum class Warns { kNo, kYes };
   [[nodiscard]] std::optional<Profile> Read(Warns warns) const;
-  // Keeps the profile in place of what is there, so that whoever changes what he has read holds the
-  // lock. One that is not calibrated never takes the place of one that is: kInvalidProblem.
+  // Replaces the kept profile. A caller that changes the one that it read holds the lock. One that
+  // is not calibrated never takes the place of one that is: kInvalidProblem.
   // kFileError where the file cannot be written, where it could not be read again, and where
   // somebody gave the path of what is no profile of this version, which stays as it is.
   [[nodiscard]] Status Write(const Profile& profile) const;
-  // Whoever measures holds this, so that no two do it beside each other and keep what comes of it.
-  // That somebody is waited for is said once until it is free. See FileLock.
+  // Held while rates are measured, so that no two processes disturb each other's. A wait for it is
+  // logged once. See FileLock.
   [[nodiscard]] FileLock Lock(std::chrono::milliseconds patience);
 
  private:

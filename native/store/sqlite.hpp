@@ -36,10 +36,11 @@ class Statement {
   Status Bind(int parameter, int64_t value);
   Status Bind(int parameter, double value);
   Status Bind(int parameter, const std::string& value);
-  // The next row; false: there is none. What is bound stays, and the next Step begins anew.
+  // Reads the next row; false after the last one. Parameters stay bound, and the next Step runs the
+  // statement again.
   Result<bool> Step();
 
-  // Of the row.
+  // Columns of the row.
   [[nodiscard]] int64_t Integer(int column) const;
   [[nodiscard]] double Real(int column) const;
   [[nodiscard]] std::string Text(int column) const;

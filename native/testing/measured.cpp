@@ -1,4 +1,4 @@
-// C functions for what is measured, on a device whose copies and runs take what the test says.
+// C functions that test calibration, on a device whose copies and runs take prescribed times.
 #include <algorithm>
 #include <array>
 #include <map>

@@ -81,7 +81,7 @@ def parse(text: str) -> Problem:
 
 
 def window_of(problem: Problem) -> Window:
-    """How the problem's filter moves."""
+    """Stride, padding and dilation of a problem."""
     given = problem.keywords
     return windows.make(
         problem.rank,

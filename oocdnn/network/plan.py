@@ -54,7 +54,7 @@ class Schedule:
         choices: One for each saved tensor.
         movements: One for each saved tensor that is not kept, by its index.
         bytes_at: Device bytes at each position.
-        seconds: The step.
+        seconds: Predicted time of the step.
         waiting: Seconds of `seconds` in which the device waits for copies.
         recomputing: Seconds of `seconds` for recipes and squeezing.
         late: Seconds of `seconds` in which the device waits for the host.

@@ -123,7 +123,7 @@ class Reserving:
         return part
 
     def _again(self, best: Plan) -> Plan:
-        """Another plan that leaves as much as the best, in the time that is left."""
+        """Searches once more at the best plan's limit, in the time that is left."""
         now = time.monotonic()
         left = self._began + self._seconds - now - self._telling
         if not self._fits(best) or best.fits or left <= _LEAST_SHARE * self._seconds:

@@ -9,7 +9,7 @@ from oocdnn.nn._modules import module_of, moved
 
 
 class Buffer:
-    """An array that belongs to a layer's state and that training does not change here."""
+    """An array of a layer's state that the optimizer does not update."""
 
     def __init__(self, data: Any) -> None:
         self.data = data

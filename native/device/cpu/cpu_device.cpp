@@ -1,7 +1,7 @@
 // The CPU device: puts streams, cores, wires, memory and engines together.
 //
-// Every piece of work runs on its stream's thread, and there asks for the cores; only what models
-// a link (a throttled copy) and what is too small to hand over stays on that thread.
+// Every piece of work begins on the thread of its stream, which asks for the cores. Copies of a
+// throttled link and small pieces stay on that thread.
 #include "device/cpu/cpu_device.hpp"
 
 #include <algorithm>

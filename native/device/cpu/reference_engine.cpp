@@ -1,6 +1,6 @@
 // The reference engine: the definition of each direction as nested loops, summed in double and
 // rounded once per tile. Slow, and simple enough to be read as the specification. The gradients of
-// filter and bias, which are summed over tiles, stay in double in their tile: their chains go on
+// filter and bias, which are summed over tiles, stay in double in their tile: the sums continue
 // from tile to tile as if the problem had not been cut.
 //
 // Padding is zero data that takes part: a NaN in a filter tap that meets padding gives NaN, as it

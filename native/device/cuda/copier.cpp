@@ -18,7 +18,9 @@ Status CheckPlain(const TileLayout& layout) {
                "blocks");
 }
 
-Bound BoundOf(Side wire) { return wire == Side::kFrom ? Bound::kIn : Bound::kOut; }
+CopyDirection DirectionOf(Side wire) {
+  return wire == Side::kFrom ? CopyDirection::kIn : CopyDirection::kOut;
+}
 
 }  // namespace
 
@@ -143,7 +145,7 @@ Status Copier::EnqueueThrough(PeerPath& path, const StridedCopy& piece, Side wir
   const auto second = [&](CUstream stream, CUdeviceptr middle) {
     return Enqueue(stream, RelayOf(piece, wire, middle).second, Tier::kPinned, wire);
   };
-  return path.Carry(BoundOf(wire), BytesOf(piece, wire), first, second);
+  return path.Carry(DirectionOf(wire), BytesOf(piece, wire), first, second);
 }
 
 Status Copier::EnqueueOverWire(PeerPaths* paths, CUstream stream, const StridedCopy& copy,
@@ -181,7 +183,7 @@ Status Copier::Zero(CUstream stream, const Transfer& transfer) const {
 
 Status Copier::Fetch(CudaStream& stream, const Transfer& transfer) const {
   OOC_TRY(CheckPlain(*transfer.layout));
-  OOC_TRY(stream.Turn(Bound::kIn));
+  OOC_TRY(stream.Turn(CopyDirection::kIn));
   StridedCopy copy = CopyOf(transfer, Toward::kTile);
   if (copy.Elements() == 0) return Zero(stream.handle(), transfer);
   Simplify(&copy, Side::kFrom);
@@ -192,7 +194,7 @@ Status Copier::Fetch(CudaStream& stream, const Transfer& transfer) const {
 
 Status Copier::Drain(CudaStream& stream, const Transfer& transfer) const {
   OOC_TRY(CheckPlain(*transfer.layout));
-  OOC_TRY(stream.Turn(Bound::kOut));
+  OOC_TRY(stream.Turn(CopyDirection::kOut));
   StridedCopy copy = CopyOf(transfer, Toward::kView);
   if (copy.Elements() == 0) return {};
   Simplify(&copy, Side::kTo);

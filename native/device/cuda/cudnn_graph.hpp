@@ -31,8 +31,8 @@ struct ConvolutionGraph {
 // The element types in which cuDNN computes `op`, and its tiles in `order`. 16-bit tiles whose sums
 // must come out in float are kept in float: their products are exact under TF32.
 ConvolutionGraph GraphOf(const TileOp& op, ChannelOrder order);
-// The same with 16-bit inputs and a float output, for which cuDNN has only engines that compile at
-// run time, and none that adds.
+// The same with 16-bit inputs and a float output. For these cuDNN has only engines that compile at
+// run time, and none of them accumulates.
 ConvolutionGraph MixedGraphOf(const TileOp& op, ChannelOrder order);
 // Whether tensor cores may be used, which round float inputs to TF32.
 bool MayUseTensorCores(const TileOp& op);

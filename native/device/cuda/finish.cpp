@@ -43,7 +43,7 @@ std::vector<Dimension> DimensionsOf(const TileLayout& layout, bool by_channel) {
   return joined;
 }
 
-// 16 bytes' worth of elements where the nearest lie side by side and everything divides; or 1.
+// Elements of a vector: 16 bytes of them if they are contiguous and everything divides, else 1.
 int VectorOf(const FinishArgs& args, const std::vector<Dimension>& dims) {
   const int64_t size = SizeOf(args.layout->dtype), vector = 16 / size;
   if (dims.empty() || dims[0].stride != 1 || dims[0].extent % vector != 0) return 1;

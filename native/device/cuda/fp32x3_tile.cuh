@@ -9,9 +9,9 @@
 
 namespace oocdnn::cuda {
 
-constexpr int kFp32x3Block = 16;  // terms of a block
+constexpr int kFp32x3Block = 16;                // terms of a block
 constexpr int kFp32x3Steps = kFp32x3Block / 8;  // of a block by tensor cores: each is eight terms
-constexpr int kFp32x3Cut = 2048;  // terms of a sum in registers
+constexpr int kFp32x3Cut = 2048;                // terms of a sum in registers
 
 // The tile of a block of threads: its first row and column, its group, and its part of the terms.
 struct Fp32x3Tile {
@@ -153,8 +153,8 @@ struct GatherFactors {
     filter = args.other_data + static_cast<Long>(tile.group) * args.other_group;
   }
 
-  // Computes the pixels that later copies need; here all of them are known from the beginning. All
-  // threads have copied the step of this term before.
+  // Computes the pixels that later copies need: none here, the constructor computes all of them.
+  // Every thread has copied the step of this term before.
   OOC_MEMBER void Continue(unsigned) const {}
 
   OOC_MEMBER void Copy(unsigned term, float* to) {

@@ -11,7 +11,7 @@
 
 namespace oocdnn::cuda {
 
-enum class Bound : uint8_t { kIn, kOut };  // out: away from the GPU
+enum class CopyDirection : uint8_t { kIn, kOut };  // out: away from the GPU
 
 // Copies go in pieces, each in two steps that overlap with those of its neighbours. Calls need the
 // GPU's context current.
@@ -31,12 +31,13 @@ class PeerPath {
   // over the peer's link is on a stream of the peer's, and a copy engine does it; the other one is
   // on a stream of the GPU's.
   template <class First, class Second>
-  Status Carry(Bound bound, int64_t bytes, const First& first, const Second& second) {
+  Status Carry(CopyDirection direction, int64_t bytes, const First& first, const Second& second) {
     const Slot& slot = slots_[turn_];
     turn_ = (turn_ + 1) % kSlots;
     busy_ = true;
     const Step near{near_, slot.near}, far{far_, slot.far};
-    const Step &from = bound == Bound::kIn ? far : near, &to = bound == Bound::kIn ? near : far;
+    const Step &from = direction == CopyDirection::kIn ? far : near,
+               &to = direction == CopyDirection::kIn ? near : far;
     const auto run = [&](const Step& step, const auto& enqueue) {
       const auto copy = [&] { return enqueue(step.stream, slot.memory); };
       return step.stream == far_ ? rate_.Timed(far_, bytes, copy) : copy();

@@ -76,7 +76,9 @@ class CudaStream {
   Result<PeerPaths*> GetPaths();
   // The direction of the next copies. After a change of direction, copies wait for the earlier
   // ones.
-  Status Turn(Bound bound) { return std::exchange(bound_, bound) == bound ? Status() : Settle(); }
+  Status Turn(CopyDirection direction) {
+    return std::exchange(direction_, direction) == direction ? Status() : Settle();
+  }
   // Work that is no copy between host memory and the GPU is to be enqueued.
   Status Settle() { return paths_ == nullptr ? Status() : paths_->Settle(); }
 
@@ -128,7 +130,7 @@ class CudaStream {
   Lane lane_;
   BorrowedLinks links_;
   std::unique_ptr<PeerPaths> paths_;
-  std::optional<Bound> bound_;  // of the latest copies
+  std::optional<CopyDirection> direction_;  // of the latest copies
   CUevent base_ = nullptr;
   int64_t base_ns_ = 0;
   bool adopted_ = false;

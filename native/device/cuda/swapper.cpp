@@ -222,8 +222,9 @@ Status CudaSwapper::Copy(const Lane& lane, PeerPaths* paths, CUdeviceptr from, C
     return Status();
   };
   if (paths == nullptr) return copy(lane.stream, from, to, bytes);
-  const Bound bound =
-      &lane == &lanes_[static_cast<size_t>(swap::Way::kOut)] ? Bound::kOut : Bound::kIn;
+  const CopyDirection direction = &lane == &lanes_[static_cast<size_t>(swap::Way::kOut)]
+                                      ? CopyDirection::kOut
+                                      : CopyDirection::kIn;
   const int64_t piece = RoundUp(CeilDiv(bytes, CeilDiv(bytes, paths->piece_bytes())), kAligned);
   choices_.clear();
   int64_t own = 0;
@@ -241,7 +242,7 @@ Status CudaSwapper::Copy(const Lane& lane, PeerPaths* paths, CUdeviceptr from, C
     if (path == nullptr) continue;
     const int64_t size = std::min(piece, bytes - static_cast<int64_t>(at));
     OOC_TRY(path->Carry(
-        bound, size,
+        direction, size,
         [&](CUstream stream, CUdeviceptr middle) { return copy(stream, from + at, middle, size); },
         [&](CUstream stream, CUdeviceptr middle) { return copy(stream, middle, to + at, size); }));
     at += static_cast<uint64_t>(size);

@@ -46,7 +46,7 @@ void Watch(oocdnn_context* context, const std::atomic<bool>& stop) {
   }
 }
 
-// Four kinds of contexts. On one thread any engine will do.
+// One of four kinds of contexts, by the number of the thread. The second one takes any engine.
 oocdnn_options OptionsOf(int thread) {
   constexpr const char* kEngines[] = {"direct", "", "reference", "direct"};
   oocdnn_options options = SmallOptions();

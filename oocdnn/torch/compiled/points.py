@@ -42,11 +42,11 @@ POINTS = begin_points, point
 
 
 class Points:
-    """Places for the points of a step: at the beginning of its graphs, and before the largest
-    values.
+    """The places in a step's graphs where the allocator is steered: at their beginning, and before
+    the largest values.
 
     Attributes:
-        count: Of the places.
+        count: Number of places.
     """
 
     def __init__(self, forward: fx.Graph, backward: fx.Graph) -> None:

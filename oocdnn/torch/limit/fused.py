@@ -153,7 +153,7 @@ def _compiles(device: torch.device) -> bool:
     x = torch.zeros(4096, device=device)
     try:
         Kernel(apply("relu", Input(0, x)), stride=(1,))(x)
-    except Exception as error:  # also of compilers
+    except Exception as error:  # compilers raise others too
         warn(
             f"Triton compiles no kernels for {device}, so that operations are computed again one "
             f"by one, and results of ReLU are not held as bits: {error}"

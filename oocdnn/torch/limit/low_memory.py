@@ -65,7 +65,7 @@ class LowMemory:
         self._card.trim()
         self._fill()
         if self._card.free_workspaces():  # else cuBLAS would load its kernels, 128 MiB, for nothing
-            self._fill()  # where they were, so that they come elsewhere
+            self._fill()  # the old addresses: the new workspaces are allocated elsewhere
             self._card.allocate_workspaces()
 
     def _fill(self) -> None:

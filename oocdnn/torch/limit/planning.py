@@ -146,9 +146,9 @@ class Planning:
         return True
 
     def replan(self, known: Known) -> None:
-        """The steps of the plan begin without unused memory, as the simulation does. A plan that
-        keeps to the limit stays where the new one does not, or takes longer: with its steering,
-        where that has kept to the limit and no other is found."""
+        """Makes a new plan. The present one stays if it keeps to the limit and the new one does
+        not, or is no faster; its steering stays if it has kept to the limit and no other is found.
+        The steps of a plan begin without unused memory, as the simulation does."""
         room, kept = self.following.room(known), self._kept(known)
         reservation = self.following.reservation(known)
         known.faster.forget()

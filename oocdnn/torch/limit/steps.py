@@ -47,7 +47,7 @@ class Steps:
     Args:
         limit: Device bytes.
         steering_seconds: For the search of steering, for each plan that is looked at.
-        keep: Called with a plan whose faster one does not serve.
+        keep: Called with the current plan where its faster alternative is rejected.
         raises: Whether a step that no plan fits raises OutOfMemory; else such steps are swapped.
         tell: Called with what the program should know.
     """

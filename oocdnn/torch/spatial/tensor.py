@@ -31,7 +31,7 @@ def implements(*functions: Any) -> Callable[[Handler], Handler]:
 
 
 def implements_each(*functions: Any) -> Callable[[Handler], Handler]:
-    """Enters one handler for several functions; it gets the function, then the arguments."""
+    """Registers one handler for several functions; it gets the function, then the arguments."""
 
     def enter(handler: Handler) -> Handler:
         for function in functions:

@@ -1,8 +1,7 @@
 // View: how oneDNN sees the tensors of a tile, and how we see the formats it chooses.
 //
 // oneDNN merges groups and channels of activations to one dimension, knows groups of filters only
-// where there are several, and has two or three spatial dimensions here: D appears where it is
-// used.
+// where there are several, and has two or three spatial dimensions here: D is there in three.
 #pragma once
 
 #include "device/cpu/onednn/memory_desc.hpp"

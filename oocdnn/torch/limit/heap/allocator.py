@@ -80,7 +80,7 @@ class Heap:
 
     @cached_property
     def native(self) -> NativeHeap:
-        """For the core library."""
+        """The same heap in the core library."""
         blocks = [block for extent in self.extents for block in _blocks(extent)]
         return NativeHeap(blocks, _RULES, expandable=self.expandable)
 

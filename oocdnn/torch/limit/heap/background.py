@@ -18,7 +18,7 @@ _NICENESS = 10  # of its threads: training goes first
 
 
 class _Stopped(Exception):
-    """The search is to end."""
+    """Raised in a search that is to end."""
 
 
 class BackgroundSearch:
