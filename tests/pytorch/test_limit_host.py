@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oocdnn.torch.limit.card import Card
 
 
-def test_host_times_are_measured_without_a_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_times_are_measured_without_a_recorder() -> None:
     """In the second and the third step of the plan before the last recording, and taken over by the
     plan that follows."""
     found = []
@@ -88,21 +88,85 @@ def test_a_host_clock_leaves_out_what_is_no_operation(monkeypatch: pytest.Monkey
     monkeypatch.setattr(host_clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(card, "wait", wait)
     clock = host_clock.HostClock(cast("Card", card))
-    for event in range(1, 1001):
+    now[0] += 50.0  # the first event, which another one than the clock's first hook was
+    for event in range(2, 1001):
         now[0] += 2.0
         clock.ran(event - 1, now[0])
         now[0] += 1.0
         began = now[0]
         now[0] += 2.0
         clock.ran(event, began)
-    assert clock.operations == dict.fromkeys(range(1000), 3.0)
-    assert clock.runtime == 2000.0
+    assert clock.operations == dict.fromkeys(range(2, 1000), 3.0)
+    assert clock.runtime == 2.0 * 999
     assert card.made == 1000 // 64
     assert card.waited == list(range(1, card.made - 3))  # four may be ahead
     clock.ran(1002, now[0])  # an event was missed
-    assert len(clock.operations) == 1000
+    assert len(clock.operations) == 998
     clock.stop()
     assert sorted(card.reused) == list(range(1, card.made + 1))
+
+
+def test_hooks_of_several_threads_are_measured_one_after_the_other(card: HostCard) -> None:
+    """Else the time of an operation, between two hooks, could be negative."""
+    net, _, optimizer, _ = pair()
+    entered, other = threading.Event(), threading.Event()
+
+    def first(_: object) -> bool:
+        entered.set()
+        return other.wait(0.5)
+
+    def second(_: object) -> None:
+        other.set()
+
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 5)
+        net(torch.randn(8, 3, 16, 16))
+        steps, found = run._steps, []
+        under_way = steps._step
+        assert under_way.clock is not None
+
+        def run_first() -> None:
+            found.append(steps._timed(under_way, first, None))
+
+        threads = [threading.Thread(target=run_first)]
+        threads.append(threading.Thread(target=steps._timed, args=(under_way, second, None)))
+        threads[0].start()
+        assert entered.wait(60)
+        threads[1].start()
+        for thread in threads:
+            thread.join()
+    assert found == [False]
+    assert other.is_set()
+
+
+def test_a_clock_ends_with_what_it_measures(
+    card: HostCard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the step, where that differs from the plan, and where the limit is left."""
+    stopped = []
+    stop = host_clock.HostClock.stop
+
+    def noted(self: host_clock.HostClock) -> None:
+        stopped.append(self)
+        stop(self)
+
+    monkeypatch.setattr(host_clock.HostClock, "stop", noted)
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(net, optimizer, 6)
+        assert len(stopped) == 1
+        loss = net(torch.randn(8, 3, 16, 16)).sum()
+        under_way = run._steps._step
+        assert under_way.clock is not None
+        under_way.differs()
+        assert under_way.clock is None
+        assert len(stopped) == 2
+        loss.backward()
+        run.step()
+        several(net, optimizer, 1)
+        net(torch.randn(8, 3, 16, 16))
+        last = run._steps._step
+    assert last.clock is None
 
 
 def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
@@ -118,8 +182,9 @@ def test_what_the_runtime_takes_the_host_counts(card: HostCard) -> None:
             one.host for one in known.timeline.operations[:-1]
         )  # of copies and recipes
         measured(known.course, least + (events - 1) * 0.25)  # none after the last event
-        for _ in range(2):  # it is taken over once
+        for _ in range(2):
             known.update_host_times()
+            assert not known.course.clocks  # they are taken over once
             told = known.timeline_with_runtime
             assert known.event_seconds == pytest.approx(0.25)
             hosts = [
@@ -199,8 +264,10 @@ def test_the_host_time_of_a_recipe_is_not_that_of_its_first_uses(
     assert 1.9e-3 < min(hosts) < max(hosts) < 0.1  # of deep ones several calls
 
 
-def test_the_host_time_of_another_step_is_discarded(card: HostCard) -> None:
-    """Or of one whose steering ended midway."""
+def test_the_host_time_of_another_step_is_discarded(
+    card: HostCard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or of one whose steering ended midway, or in which memory was given back."""
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
         several(net, optimizer, 4)
@@ -212,6 +279,10 @@ def test_the_host_time_of_another_step_is_discarded(card: HostCard) -> None:
         course.completed(clock)
         assert course.clocks == []
         course.spacers.lost = False
+        with monkeypatch.context() as patch:
+            patch.setattr(course.spacers, "trims", True)
+            course.completed(clock)
+        assert course.clocks == []
         course.completed(None)  # it was not measured
         assert course.clocks == []
         course.completed(clock)

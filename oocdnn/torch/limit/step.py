@@ -39,7 +39,7 @@ class Step:
         traced: Those that the trace has; None: all.
         numbered: The entries that autograd holds.
         recorder: Measures the step, where it is recorded.
-        clock: Measures the host times of the step, where it follows a plan that is made anew.
+        clock: Measures the host times of the step, where a later recording replaces its plan.
         trials: Looks for recipes, in a kind's first step.
         course: What happens to the tensors between forward and backward.
         values: Reads them.
@@ -124,6 +124,9 @@ class Step:
     def leave(self) -> None:
         """The step ends, or goes on otherwise: what the runtime took is given back."""
         self.course.ends()
+        self._stop_clock()
+
+    def _stop_clock(self) -> None:
         if self.clock is not None:
             self.clock.stop()
             self.clock = None
@@ -150,5 +153,6 @@ class Step:
     def stop(self) -> None:
         """The limit is left: waits for copies, and holds nothing else than autograd does."""
         self.course.stop()
+        self._stop_clock()
         for entry in list(self.numbered.values()):
             self.store.copied(entry)

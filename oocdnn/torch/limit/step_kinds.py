@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state. Times alone are measured after steps of the plan: in its
 # first one memory is mapped and page-locked, which takes the host long. In the two steps before the
-# last recording a clock measures the host times without a recorder. The lesser ones count: the host
-# of a process waits in full launch queues while another process of its group plans.
+# last recording a clock measures the host times without a recorder. The smaller ones count: other
+# processes only add to them.
 RECORDED = (True, True, False, False)
 _RUNS = (0, 0, 1, 3)  # steps of a plan before the recording
 WATCHED = 1  # of the recorded steps: its allocations are known
@@ -102,8 +102,8 @@ class Known:
         self.record = self.record.with_hosts(least_operations(course.clocks))
         links = links_with(course.plan.links, self.record.copying)
         told = course.plan.retimed(self.timeline, links).simulation
-        known = told.host_before_last - sum(one.host for one in self.timeline.operations[:-1])
-        more = min(clock.runtime for clock in course.clocks) - known
+        predicted = told.host_before_last - sum(one.host for one in self.timeline.operations[:-1])
+        more = min(clock.runtime for clock in course.clocks) - predicted
         self.event_seconds = max(more / (len(self._events) - 1), 0.0)
         course.clocks.clear()
 

@@ -99,12 +99,12 @@ class Steps:
 
     def _timed(self, step: Step, hook: Callable[[From], To], given: From) -> To:
         """A hook in a step whose host times are measured."""
-        began = time.perf_counter()
-        result = hook(given)
-        with self._lock:
+        with self._lock:  # hooks of several threads run one after the other
+            began = time.perf_counter()
+            result = hook(given)
             if step.clock is not None:
                 step.clock.ran(step.event, began)
-        return result
+            return result
 
     def _pack(self, tensor: Tensor) -> Source:
         saved = self._forward.try_short_path(tensor)
