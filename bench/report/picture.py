@@ -69,10 +69,13 @@ def _entry(who: str, rows: Sequence[Row], number: int, top: int) -> str:
     x = GAP + number % ENTRIES * (WIDTH - GAP) / ENTRIES
     y = top + LINE * (number // ENTRIES) + 6
     row = next((row for row in rows if row["who"] == who), None)
-    mark = (
-        f'<line class="floor" x1="{x:.0f}" y1="{y}" x2="{x + 18:.0f}" y2="{y}"/>'
-        if row is None
-        else f'<rect class="{shade(who, rows)}" x="{x:.0f}" y="{y - 6}" width="18" height="12"/>'
-    )
-    name = "the floor" if row is None else label(row)
+    if row is not None:
+        return entry(shade(who, rows), label(row), x, y)
+    mark = f'<line class="floor" x1="{x:.0f}" y1="{y}" x2="{x + 18:.0f}" y2="{y}"/>'
+    return f'{mark}<text x="{x + 24:.0f}" y="{y + 4}">the floor</text>'
+
+
+def entry(kind: str, name: str, x: float, y: float) -> str:
+    """A sample of a colour, by its class, with its name."""
+    mark = f'<rect class="{kind}" x="{x:.0f}" y="{y - 6}" width="18" height="12"/>'
     return f'{mark}<text x="{x + 24:.0f}" y="{y + 4}">{text(name)}</text>'

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from oocdnn._page import PALETTE, line, text, word
-from oocdnn.bench.report.picture import standalone
+from oocdnn.bench.report.picture import TOP, WIDTH, entry, standalone
 
 Row = dict[str, Any]
 
-_WIDTH, _HEIGHT = 880, 300  # pixels
-_LEFT, _TOP = 72, 34  # of the drawing, in the picture
+_HEIGHT, _LEFT = 300, 72  # pixels: of the drawing, and left of it
 _SLOWEST = 2.0  # times the plain step's time; slower rows are named below
 _STEP = 0.25  # between two lines
 _TICKS = 5
@@ -46,11 +46,12 @@ def picture_of(rows: Sequence[Row], style: str) -> str:
     order = [*_NAMES, *(row["way"] for row in timed)]
     ways = sorted({row["way"] for row, _ in shown}, key=order.index)
     most = 1.05 * max(row["driver_gib"] for row, _ in shown)
+    least = _STEP * math.floor(min(times for _, times in shown) / _STEP)
 
     def place(row: Row, times: float) -> tuple[float, float]:
-        return 100 * row["driver_gib"] / most, _HEIGHT * (1 - (times - 1) / (_SLOWEST - 1))
+        return 100 * row["driver_gib"] / most, _height(times, least)
 
-    parts = _grid(most)
+    parts = _grid(most, least)
     for number, way in enumerate(ways):
         shade = f"c{number % len(PALETTE)}"
         mine = sorted((place(*one), *one) for one in shown if one[0]["way"] == way)
@@ -65,17 +66,21 @@ def picture_of(rows: Sequence[Row], style: str) -> str:
     inner = "\n".join(parts)
     drawn = (
         f'<text x="{_LEFT}" y="16" style="font-size: 15px">{text(title)}</text>\n'
-        f'<svg x="{_LEFT}" y="{_TOP}" width="{_WIDTH - 2 * _LEFT}" height="{_HEIGHT}">'
+        f'<svg x="{_LEFT}" y="{TOP}" width="{WIDTH - 2 * _LEFT}" height="{_HEIGHT}">'
         f"{inner}</svg>"
     )
-    return standalone(title, _WIDTH, _TOP + _HEIGHT + 76, [drawn, *_legend(ways, beyond)], style)
+    return standalone(title, WIDTH, TOP + _HEIGHT + 76, [drawn, *_legend(ways, beyond)], style)
 
 
-def _grid(most: float) -> list[str]:
+def _height(times: float, least: float) -> float:
+    return _HEIGHT * (1 - (times - least) / (_SLOWEST - least))
+
+
+def _grid(most: float, least: float) -> list[str]:
     parts = []
-    for number in range(round((_SLOWEST - 1) / _STEP) + 1):
-        times = 1 + _STEP * number
-        y = _HEIGHT * (1 - (times - 1) / (_SLOWEST - 1))
+    for number in range(round((_SLOWEST - least) / _STEP) + 1):
+        times = least + _STEP * number
+        y = _height(times, least)
         parts.append(line("grid", (0, y), (100, y)))
         parts.append(word(f"{times:.2f} x", 0, y + 4, ' class="name" dx="-6"'))
     for number in range(_TICKS):
@@ -87,15 +92,11 @@ def _grid(most: float) -> list[str]:
 
 
 def _legend(ways: Sequence[str], beyond: Sequence[tuple[Row, float]]) -> list[str]:
-    parts, width = [], (_WIDTH - _LEFT) / max(len(ways), 1)
-    y = _TOP + _HEIGHT + 40
+    parts, width = [], (WIDTH - _LEFT) / max(len(ways), 1)
+    y = TOP + _HEIGHT + 40
     for number, way in enumerate(ways):
         x = _LEFT + number * width
-        shade = f"c{number % len(PALETTE)}"
-        parts.append(
-            f'<rect class="{shade}" x="{x:.0f}" y="{y - 6}" width="18" height="12"/>'
-            f'<text x="{x + 24:.0f}" y="{y + 4}">{text(_name(way))}</text>'
-        )
+        parts.append(entry(f"c{number % len(PALETTE)}", _name(way), x, y))
     named = ", ".join(
         f"{_name(row['way'])} {times:.1f} x in {row['driver_gib']:.1f} GiB" for row, times in beyond
     )
