@@ -194,11 +194,7 @@ def test_what_the_page_says_of_the_floor_was_measured():
     long = [times for milliseconds, times in measured if milliseconds >= 14]
     text = " ".join(PERFORMANCE.read_text(encoding="utf-8").split())
     assert (
-        f"calls under 14 ms take up to {max(short):.2f} times the floor of link and arithmetic; "
-        f"of longer ones nine in ten take at most {within(long, 0.9):.2f}."
-    ) in text
-    assert (
-        f"Half of the calls of 14 ms and more are within {within(long, 0.5):.2f} of the floor, "
+        f"half of the calls of 14 ms and more are within {within(long, 0.5):.2f} of the floor, "
         f"nine in ten within {within(long, 0.9):.2f}; half of the shorter ones within "
         f"{within(short, 0.5):.2f}, at worst {max(short):.2f}."
     ) in text
@@ -272,11 +268,9 @@ def test_the_readmes_table_was_measured():
     file = ROOT / "docs" / "results" / "h200" / "training_sweep.json"
     steps = json.loads(file.read_text(encoding="utf-8"))["rows"]
     needs = max(row["driver_gib"] for row in steps if row["way"] == "plain")
-    row = {"10.0": None, "4.5": None}
-    for limit in row:
-        (ours,) = (r for r in steps if r["way"] == "limit" and f"{r['limit_gib']:.1f}" == limit)
-        said = [f"{limit} of {needs:.1f} GiB", f"**{ours['of_plain']:.2f}**"]
-        assert any(r[1:3] == said for r in rows(README) if "ResNet-50" in r[0]), said
+    (ours,) = (r for r in steps if r["way"] == "limit" and f"{r['limit_gib']:.1f}" == "10.0")
+    row = told["train ResNet-50, 512 images, bf16"]
+    assert row[:2] == [f"10.0 of {needs:.1f} GiB", f"**{ours['of_plain']:.2f}**"]
 
 
 def _beside(
