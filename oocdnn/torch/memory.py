@@ -30,9 +30,9 @@ def empty(size: Size, dtype: torch.dtype = torch.float32) -> Tensor:
 class host_pool:
     """Pinned memory for tensors, in blocks that serve again when no tensor uses them any more.
 
-    A block is pinned once, which takes about 0.3 s per GiB, and serves tensors of about its size.
-    The memory is that of the current context's device, at most `limit` bytes. Tensors below 4 MiB
-    or beyond the limit lie in ordinary memory. Tensors may outlive the pool and the context.
+    A block is pinned once, and used for tensors of about its size. The memory is that of the
+    current context's device, at most `limit` bytes. Tensors below 4 MiB or beyond the limit are in
+    ordinary memory. Tensors may outlive the pool and the context.
     """
 
     def __init__(self, limit: int | None = None) -> None:
