@@ -14,7 +14,7 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.plan import Policy
 from oocdnn.network.timeline import Link
-from oocdnn.torch.limit import gpus, links
+from oocdnn.torch.limit import gpus, links, trials
 from oocdnn.torch.limit.gpus import borrowed_of
 from oocdnn.torch.limit.host_card import HostCard
 from oocdnn.torch.limit.lenders import Lenders, whole_pages
@@ -112,6 +112,7 @@ def test_plans_have_the_rates_of_what_is_borrowed(
     card.borrowed = {1: borrowed} if borrowed else {}
     found = [OTHERS, HOST] if borrowed else [HOST]
     monkeypatch.setattr(links, "measured_links", lambda _: list(found))
+    monkeypatch.setattr(trials, "admit", lambda *_: "no recipes: only swaps fit, however slow")
     monkeypatch.setattr(card, "others", lambda: 0)
     for _ in range(2):
         run = memory_limit(400_000, planning=0.2, card=card, plan_file=tmp_path / "plans.json")
