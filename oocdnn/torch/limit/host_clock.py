@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 from oocdnn.torch.limit.card import Card
@@ -58,16 +57,12 @@ class HostClock:
             self._card.wait(mark)
             self._card.reuse((mark,))
 
+    @property
+    def total(self) -> float:
+        """Seconds of the operations and hooks that were measured."""
+        return sum(self.operations.values()) + self.runtime
+
     def stop(self) -> None:
         """The step ends."""
         self._card.reuse(self._marks)
         self._marks.clear()
-
-
-def least_operations(clocks: Sequence[HostClock]) -> dict[int, float]:
-    """The least host time of each operation: what else runs on the machine only adds to it."""
-    found: dict[int, float] = {}
-    for clock in clocks:
-        for position, seconds in clock.operations.items():
-            found[position] = min(seconds, found.get(position, seconds))
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +16,6 @@ from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.faster import Faster
 from oocdnn.torch.limit.gaps import Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.host_clock import least_operations
 from oocdnn.torch.limit.links import links_with
 from oocdnn.torch.limit.record import Record
 from oocdnn.torch.limit.table import Signature
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state. Times alone are measured after steps of the plan: in its
 # first one memory is mapped and page-locked, which takes the host long. In the two steps before the
-# last recording a clock measures the host times without a recorder. The smaller ones count: other
-# processes only add to them.
+# last recording a clock measures the host times without a recorder. Those of the faster step count:
+# other processes only add to them.
 RECORDED = (True, True, False, False)
 _RUNS = (0, 0, 1, 3)  # steps of a plan before the recording
 WATCHED = 1  # of the recorded steps: its allocations are known
@@ -94,16 +94,18 @@ class Known:
         return self.record.timeline
 
     def update_host_times(self) -> None:
-        """Takes the host times of the measured steps of the plan over, once: those of operations,
-        and as `event_seconds` those of the runtime beyond copies, recipes and steering."""
+        """Takes the host times of the fastest measured step of the plan over, once: those of
+        operations, and as `event_seconds` those of the runtime beyond copies, recipes and steering.
+        The least times of each operation would add up to less than any step takes."""
         course = self.course
         if course is None or not course.clocks:
             return
-        self.record = self.record.with_hosts(least_operations(course.clocks))
+        fastest = min(course.clocks, key=attrgetter("total"))
+        self.record = self.record.with_hosts(fastest.operations)
         links = links_with(course.plan.links, self.record.copying)
         told = course.plan.retimed(self.timeline, links).simulation
         predicted = told.host_before_last - sum(one.host for one in self.timeline.operations[:-1])
-        more = min(clock.runtime for clock in course.clocks) - predicted
+        more = fastest.runtime - predicted
         self.event_seconds = max(more / (len(self._events) - 1), 0.0)
         course.clocks.clear()
 
